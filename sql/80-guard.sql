@@ -1,0 +1,82 @@
+-- guard: the promises that hold against plain SQL.
+--
+-- Ordinary triggers, so that logical replication applies what the publisher
+-- allowed.  No guard fires on INSERT: a restore must be able to load the rows.
+
+CREATE FUNCTION effect.guard_keep() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_keep'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_keep() IS 'refuses DELETE and TRUNCATE of rows that are kept, and UPDATE of rows that never change (LE012)';
+
+CREATE FUNCTION effect.guard_lease() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_lease'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_lease() IS 'refuses a lower token, and another holder under the same one (LE012)';
+
+CREATE FUNCTION effect.guard_run() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_run'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_run() IS 'refuses a second end of a run (LE012)';
+
+CREATE FUNCTION effect.guard_ledger() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_ledger'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_ledger() IS 'refuses a changed effect, a lower attempt and a backward state (LE012)';
+
+CREATE FUNCTION effect.guard_unknown() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_unknown'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_unknown() IS 'refuses to forget an effect that is still unknown (LE012)';
+
+CREATE FUNCTION effect.guard_cluster() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_cluster'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_cluster() IS 'refuses a lower epoch (LE012)';
+
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.lease
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_lease();
+CREATE TRIGGER guard_delete BEFORE DELETE ON effect.lease
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.lease
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.run
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_run();
+CREATE TRIGGER guard_delete BEFORE DELETE ON effect.run
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.run
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.firing
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_delete BEFORE DELETE ON effect.firing
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.firing
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.ledger
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_ledger();
+CREATE TRIGGER guard_delete BEFORE DELETE ON effect.ledger
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.ledger
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+
+CREATE TRIGGER guard_delete BEFORE DELETE ON effect.unknown
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_unknown();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.unknown
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.cluster
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_cluster();
+CREATE TRIGGER guard_delete BEFORE DELETE ON effect.cluster
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.cluster
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.journal_entry
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_delete BEFORE DELETE ON effect.journal_entry
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.journal_entry
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+

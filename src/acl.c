@@ -1,0 +1,116 @@
+/*
+ * acl.c
+ *	  Who may do what: grant_worker, grant_operator, grant_monitor.
+ *
+ * The sets stand here, in one place.  The GRANTs run as the caller, who must
+ * own the extension's objects; they are recorded by PostgreSQL and dumped by
+ * pg_dump.  Nothing lives here between calls.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+#include "effect.h"
+
+PG_FUNCTION_INFO_V1(effect_grant_worker);
+PG_FUNCTION_INFO_V1(effect_grant_operator);
+PG_FUNCTION_INFO_V1(effect_grant_monitor);
+
+/* Pure functions, and what tells how tables are fenced */
+static const char acl_common[] =
+"effect.canonical_json(jsonb), effect.input_digest(jsonb), effect.input_digest(jsonb, text[]),"
+"effect.effect_key(text, text, text), effect.facts(VARIADIC \"any\"), effect.fence_gaps()";
+
+static const char acl_worker[] =
+"effect.claim_lease(text, text, interval, text, uuid), effect.claim_any(text[], text, interval),"
+"effect.renew_lease(text, bigint, interval),"
+"effect.release_lease(text, bigint, effect.run_outcome, jsonb),"
+"effect.fence(text, bigint), effect.is_current(text, bigint),"
+"effect.fenced_insert(text, bigint, regclass, jsonb), effect.require_fence(regclass, text),"
+"effect.drop_fence(regclass), effect.keep_token_monotonic(regclass, name),"
+"effect.check_fence(), effect.check_token_monotonic(),"
+"effect.claim_effect(text, text, jsonb, text, bigint, text, text, uuid),"
+"effect.begin_effect(text, text, jsonb, text, bigint, text, text, uuid),"
+"effect.begin_effects(text, text[], jsonb[], text, bigint, text),"
+"effect.submit_effect(uuid, bigint, uuid), effect.complete_effect(uuid, bigint, jsonb),"
+"effect.complete_effects(uuid[], bigint, jsonb[]), effect.retract_effect(uuid, bigint, jsonb),"
+"effect.mark_unknown(uuid, bigint, text), effect.close_effect(uuid, text, jsonb),"
+"effect.explain_effect(text, text, jsonb), effect.apply_effect(text, text, jsonb),"
+"effect.once(text, text, jsonb), effect.once(text, text[])";
+
+static const char acl_operator[] =
+"effect.revoke_lease(text, text), effect.bump_epochs(),"
+"effect.resolve_unknown(uuid, effect.finding, integer, jsonb, jsonb),"
+"effect.mark_unknown(uuid, bigint, text), effect.close_effect(uuid, text, jsonb),"
+"effect.reopen_effect(uuid, text), effect.explain_effect(text, text, jsonb)";
+
+static const char acl_monitor[] = "effect.may_read_bodies()";
+static const char acl_views[] = "effect.leases, effect.runs, effect.effects, effect.journal";
+
+/* GRANT ... TO role, as the caller. */
+static void
+acl_grant(const char *what, const char *role)
+{
+	char	   *sql = psprintf("GRANT %s TO %s", what, quote_identifier(role));
+
+	if (SPI_execute(sql, false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "could not run \"%s\"", sql);
+}
+
+static void
+acl_grant_functions(const char *functions, const char *role)
+{
+	acl_grant(psprintf("EXECUTE ON FUNCTION %s", functions), role);
+}
+
+/* What every set has; a role that does not exist raises 42704. */
+static char *
+acl_begin(FunctionCallInfo fcinfo)
+{
+	char	   *role = NameStr(*PG_GETARG_NAME(0));
+
+	(void) get_role_oid(role, false);
+	SPI_connect();
+	acl_grant("USAGE ON SCHEMA effect", role);
+	acl_grant_functions(acl_common, role);
+	return role;
+}
+
+static void
+acl_grant_views(const char *role)
+{
+	acl_grant_functions(acl_monitor, role);
+	acl_grant(psprintf("SELECT ON %s", acl_views), role);
+}
+
+/* effect.grant_worker(role) -> void.  42704 no such role, 42501 not the owner. */
+Datum
+effect_grant_worker(PG_FUNCTION_ARGS)
+{
+	acl_grant_functions(acl_worker, acl_begin(fcinfo));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* effect.grant_operator(role) -> void.  Errors: as grant_worker. */
+Datum
+effect_grant_operator(PG_FUNCTION_ARGS)
+{
+	char	   *role = acl_begin(fcinfo);
+
+	acl_grant_functions(acl_operator, role);
+	acl_grant_views(role);
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* effect.grant_monitor(role) -> void.  Errors: as grant_worker. */
+Datum
+effect_grant_monitor(PG_FUNCTION_ARGS)
+{
+	acl_grant_views(acl_begin(fcinfo));
+	SPI_finish();
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,600 @@
+/*
+ * attempt.c
+ *	  Taking an effect: claim, submit, begin, and what would happen (explain).
+ *
+ * Only submit and begin say "go", and only when the record is committed as the
+ * statement returns; in a transaction that stays open they say so.  None of
+ * them ever waits for a ledger row: whoever has it locked this instant makes
+ * the answer "busy".  An attempt of a job registers a fence, so that a run that
+ * was superseded meanwhile commits no attempt.  Nothing lives here between
+ * calls; what protects a row is said in ledger.c.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/params.h"
+#include "postmaster/bgworker.h"
+#include "utils/builtins.h"
+
+#include "effect.h"
+
+PG_FUNCTION_INFO_V1(effect_claim_effect);
+PG_FUNCTION_INFO_V1(effect_begin_effect);
+PG_FUNCTION_INFO_V1(effect_begin_effects);
+PG_FUNCTION_INFO_V1(effect_submit_effect);
+PG_FUNCTION_INFO_V1(effect_explain_effect);
+
+/* A row that appears and vanishes under us more often than this is busy. */
+#define ATTEMPT_MAX_TRIES	10
+
+/* Who asks, and for what */
+typedef struct Attempt
+{
+	const char *action;
+	const char *target;
+	Jsonb	   *inputs;
+	char	   *job_key;		/* NULL: the effect is its own lease */
+	int64		token;
+	char	   *terms_shown;
+	char	   *run_id;
+	pg_uuid_t  *nonce;
+	bool		submit;			/* begin, not claim */
+	bool		fenced;			/* its token is superseded */
+} Attempt;
+
+/*
+ * attempt_stands_alone
+ *		Does the current statement commit by itself as it returns?  Not in a
+ *		block, not in a pipeline, not under a function, DO, CALL or trigger
+ *		(only the error context stack tells), not in a background worker, which
+ *		commits when it likes.
+ */
+bool
+attempt_stands_alone(void)
+{
+	if (IsTransactionBlock() || IsSubTransaction() || IsBackgroundWorker ||
+		(MyXactFlags & XACT_FLAGS_PIPELINING))
+		return false;
+	for (ErrorContextCallback *context = error_context_stack; context; context = context->previous)
+		if (context->callback != ParamsErrorCallback)
+			return false;
+	return true;
+}
+
+/* The record of a submit is evidence: flushed, and before the answer. */
+static EffectVerdict
+attempt_go(void)
+{
+	cluster_flush_commit();
+	if (!attempt_stands_alone())
+		return VERDICT_GO_AFTER_COMMIT;
+	MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
+	return VERDICT_GO;
+}
+
+/* The key of an effect: its action, target and the digest of its inputs. */
+void
+attempt_key(const char *action, const char *target, Jsonb *inputs, pg_uuid_t *key)
+{
+	char		digest[65];
+
+	key_digest(inputs, digest);
+	key_make(action, strlen(action), target, strlen(target), digest, strlen(digest), key);
+}
+
+/* inputs are needed; a JSON null or a bare value is a caller's slip. */
+Jsonb *
+attempt_inputs(FunctionCallInfo fcinfo, int n)
+{
+	Jsonb	   *inputs = arg_jsonb(fcinfo, n, "inputs");
+
+	if (inputs == NULL)
+		arg_missing("inputs");
+	if (!JB_ROOT_IS_OBJECT(inputs))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("inputs must be a JSON object"),
+				 errhint("Name the facts: effect.facts('amount', 10.50, 'currency', 'EUR').")));
+	return inputs;
+}
+
+/* job_key and fencing_token come together or not at all. */
+static void
+attempt_args_job(FunctionCallInfo fcinfo, int n, Attempt *attempt)
+{
+	if (PG_ARGISNULL(n) && PG_ARGISNULL(n + 1))
+		return;
+	if (PG_ARGISNULL(n) || PG_ARGISNULL(n + 1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("job_key and fencing_token must be given together"),
+				 errhint("Pass both, as claim_lease returned them, or neither.")));
+	attempt->job_key = arg_text(fcinfo, n, "job_key", EFFECT_MAX_KEY);
+	attempt->token = arg_token(fcinfo, n + 1);
+}
+
+/* The arguments that claim_effect and begin_effect share. */
+static void
+attempt_args(FunctionCallInfo fcinfo, Attempt *attempt, pg_uuid_t *key)
+{
+	attempt->action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	attempt->target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
+	attempt->inputs = attempt_inputs(fcinfo, 2);
+	attempt_args_job(fcinfo, 3, attempt);
+	attempt->terms_shown = arg_text_or_null(fcinfo, 5, "terms_shown", EFFECT_MAX_TERMS);
+	attempt->run_id = arg_text_or_null(fcinfo, 6, "run_id", EFFECT_MAX_LABEL);
+	attempt->nonce = PG_ARGISNULL(7) ? NULL : PG_GETARG_UUID_P(7);
+	attempt_key(attempt->action, attempt->target, attempt->inputs, key);
+}
+
+/* Is the caller's token worth anything?  LE003 if it never was. */
+static void
+attempt_check_run(Attempt *attempt)
+{
+	Lease		lease;
+
+	attempt->fenced = attempt->job_key != NULL &&
+		!lease_accepts(attempt->job_key, attempt->token, &lease);
+}
+
+static bool
+attempt_same_job(const Effect *effect, const char *job_key)
+{
+	return effect->job_key != NULL && job_key != NULL && strcmp(effect->job_key, job_key) == 0;
+}
+
+/*
+ * Is the live attempt the caller's own?  With a job the token says so.  Without
+ * one only an attempt made in this very transaction is known to be the same
+ * caller's: two equal lines of one batch are one effect.
+ */
+static bool
+attempt_is_askers(const Effect *effect, const char *job_key, int64 token)
+{
+	if (effect->job_key != NULL)
+		return attempt_same_job(effect, job_key) && effect->token == token;
+	return job_key == NULL && effect->ours;
+}
+
+/* Who has it and until when; "yours" first where it is the caller's own. */
+char *
+attempt_busy_detail(const Effect *effect, const char *job_key, int64 token)
+{
+	const char *until = timestamptz_to_str(effect->holder_until);
+
+	if (attempt_is_askers(effect, job_key, token))
+		return effect->state == STATE_SUBMITTED
+			? "yours: submitted by you; complete it, retract it or mark it unknown"
+			: "yours: claimed by you; submit it or retract it";
+	if (effect->job_key == NULL)
+		return psprintf("attempt %d has it until %s", effect->attempt, until);
+	return psprintf("run " INT64_FORMAT " of job \"%s\", held by %s until %s, has it",
+					effect->token, effect->job_key, effect->holder ? effect->holder : "nobody", until);
+}
+
+static char *
+attempt_unknown_detail(const Effect *effect)
+{
+	return psprintf("attempt %d was submitted at %s and may have happened: look at the far side, "
+					"then effect.resolve_unknown()", effect->attempt,
+					timestamptz_to_str(effect->submitted_at));
+}
+
+/* The same uncertain caller asking again, in a later transaction, within a minute. */
+static bool
+attempt_same_nonce(const Effect *effect, pg_uuid_t *nonce)
+{
+	return nonce != NULL && effect->nonce != NULL && !effect->ours &&
+		memcmp(nonce, effect->nonce, sizeof(pg_uuid_t)) == 0 &&
+		GetCurrentTimestamp() - effect->updated_at <= EFFECT_NONCE_WINDOW;
+}
+
+static bool
+attempt_is_replay(const Effect *effect, const Attempt *attempt)
+{
+	EffectState asked = attempt->submit ? STATE_SUBMITTED : STATE_CLAIMED;
+
+	return attempt_same_nonce(effect, attempt->nonce) && effect->state == asked &&
+		effect->held && effect->alive &&
+		(effect->job_key == NULL ? attempt->job_key == NULL
+		 : attempt_is_askers(effect, attempt->job_key, attempt->token));
+}
+
+/*
+ * attempt_judge
+ *		What the caller is told of an effect that is there, in the order of the
+ *		verdicts: done, closed, fenced, unknown, busy.  VERDICT_RESERVED: it may
+ *		be taken.
+ */
+static EffectVerdict
+attempt_judge(const Effect *effect, const Attempt *attempt, char **detail)
+{
+	*detail = NULL;
+	if (effect->state == STATE_DONE)
+		return ledger_done_verdict(effect, detail);
+	if (attempt->fenced)
+		return VERDICT_FENCED;
+	if (ledger_is_unknown(effect))
+	{
+		*detail = attempt_unknown_detail(effect);
+		return VERDICT_UNKNOWN;
+	}
+	if (effect->held && effect->alive)
+	{
+		*detail = attempt_busy_detail(effect, attempt->job_key, attempt->token);
+		return VERDICT_BUSY;
+	}
+	return VERDICT_RESERVED;
+}
+
+/* Make an effect this caller's next attempt, claimed or submitted. */
+static void
+attempt_take(Effect *effect, const Attempt *attempt)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	effect->attempt++;
+	effect->highest_token = Max(effect->highest_token, effect->token);
+	effect->job_key = attempt->job_key;
+	effect->token = attempt->job_key ? attempt->token : effect->attempt;
+	if (effect->highest_token <= effect->token)
+		effect->highest_token = 0;
+	effect->run_id = attempt->run_id;
+	effect->terms_shown = attempt->terms_shown;
+	effect->nonce = attempt->nonce;
+	effect->held = effect->alive = true;
+	effect->state = attempt->submit ? STATE_SUBMITTED : STATE_CLAIMED;
+	effect->busy_until = attempt->job_key ? 0
+		: now + (int64) effect_default_timeout * INT64CONST(1000);
+	effect->submitted_at = attempt->submit ? now : 0;
+}
+
+/* The attempt is written: fence it, and say what may be done now. */
+static EffectVerdict
+attempt_taken(const Attempt *attempt)
+{
+	if (attempt->job_key != NULL)
+		fence_add(attempt->job_key, attempt->token);
+	if (attempt->submit)
+		return attempt_go();
+	cluster_flush_commit();
+	return VERDICT_RESERVED;
+}
+
+/* The effect has no row: insert one.  false: it has one by now. */
+static bool
+attempt_insert(const pg_uuid_t *key, const Attempt *attempt, Effect *effect,
+			   EffectVerdict *verdict, char **detail)
+{
+	SqlProbe	found;
+
+	memset(effect, 0, sizeof(*effect));
+	effect->key = *key;
+	*detail = NULL;
+	*verdict = VERDICT_FENCED;
+	if (attempt->fenced)
+		return true;
+	effect->action = unconstify(char *, attempt->action);
+	effect->target = unconstify(char *, attempt->target);
+	effect->inputs = attempt->inputs;
+	attempt_take(effect, attempt);
+	found = ledger_insert(effect);
+	if (found == PROBE_ABSENT)
+		*verdict = attempt_taken(attempt);
+	else if (found == PROBE_IN_FLIGHT)
+	{
+		effect->attempt = 0;
+		*verdict = VERDICT_BUSY;
+		*detail = "another transaction is claiming it at this instant";
+	}
+	return found != PROBE_PRESENT;
+}
+
+/*
+ * The effect has a row that may have to be changed: lock it, without waiting,
+ * and judge again.  Either it is taken, or it is written down as unknown.
+ */
+static EffectVerdict
+attempt_touch(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char **detail)
+{
+	EffectVerdict verdict;
+
+	if (!ledger_read(key, LOCK_SKIP, effect))
+	{
+		(void) ledger_read(key, LOCK_NONE, effect);
+		*detail = "another transaction has it locked at this instant";
+		return VERDICT_BUSY;
+	}
+	verdict = attempt_judge(effect, attempt, detail);
+	if (verdict == VERDICT_UNKNOWN && effect->state == STATE_SUBMITTED)
+		ledger_set_unknown(effect, "its holder was superseded or its time was up", NULL);
+	if (verdict != VERDICT_RESERVED)
+		return verdict;
+	attempt_take(effect, attempt);
+	ledger_write(effect);
+	return attempt_taken(attempt);
+}
+
+/*
+ * attempt_make
+ *		The whole of a claim or a begin.  A duplicate costs one read; nothing is
+ *		written and no transaction id assigned for it.
+ */
+static EffectVerdict
+attempt_make(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char **detail)
+{
+	EffectVerdict verdict;
+
+	for (int i = 0; i < ATTEMPT_MAX_TRIES; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!ledger_read(key, LOCK_NONE, effect))
+		{
+			if (attempt_insert(key, attempt, effect, &verdict, detail))
+				return verdict;
+			continue;
+		}
+		verdict = attempt_judge(effect, attempt, detail);
+		if (verdict == VERDICT_BUSY && attempt_is_replay(effect, attempt))
+		{
+			*detail = NULL;
+			return attempt->submit ? attempt_go() : VERDICT_RESERVED;
+		}
+		if (verdict == VERDICT_RESERVED ||
+			(verdict == VERDICT_UNKNOWN && effect->state == STATE_SUBMITTED))
+			return attempt_touch(key, attempt, effect, detail);
+		return verdict;
+	}
+	*detail = "it is changing hands at this instant";
+	return VERDICT_BUSY;
+}
+
+/* Make the attempt and note a run that came back. */
+static EffectVerdict
+attempt_run(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char **detail)
+{
+	EffectVerdict verdict = attempt_make(key, attempt, effect, detail);
+
+	if (verdict == VERDICT_FENCED)
+	{
+		*detail = psprintf("token " INT64_FORMAT " of job \"%s\" is superseded",
+						   attempt->token, attempt->job_key);
+		lease_refused(attempt->job_key, attempt->token, "claim_effect or begin_effect");
+	}
+	return verdict;
+}
+
+static Datum
+attempt_call(FunctionCallInfo fcinfo, bool submit, const char *function)
+{
+	Attempt		attempt = {.submit = submit};
+	pg_uuid_t	key;
+	Effect		effect;
+	EffectVerdict verdict;
+	char	   *detail;
+
+	attempt_args(fcinfo, &attempt, &key);
+	begin_writing(function);
+	attempt_check_run(&attempt);
+	verdict = attempt_run(&key, &attempt, &effect, &detail);
+	return ledger_answer(fcinfo, &effect, verdict, detail);
+}
+
+/*
+ * effect.claim_effect(action, target, inputs, job_key, fencing_token,
+ *					   terms_shown, run_id, nonce) -> one row
+ *		Rules: doc/ledger.md.  Errors: 22004, 22023, 25006, LE003; LE001 at
+ *		COMMIT where the job's token is superseded by then.
+ */
+Datum
+effect_claim_effect(PG_FUNCTION_ARGS)
+{
+	return attempt_call(fcinfo, false, "effect.claim_effect()");
+}
+
+/* effect.begin_effect(... as claim_effect ...) -> one row: claim and submit. */
+Datum
+effect_begin_effect(PG_FUNCTION_ARGS)
+{
+	return attempt_call(fcinfo, true, "effect.begin_effect()");
+}
+
+/* The inputs of each target: '{}' where none are given. */
+static Datum *
+attempt_args_inputs(FunctionCallInfo fcinfo, int argument, int targets)
+{
+	Datum	   *inputs;
+	int			n;
+
+	if (PG_ARGISNULL(argument))
+		return NULL;
+	inputs = arg_array(fcinfo, argument, "inputs", &n);
+	if (n != targets)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("targets has %d elements and inputs has %d", targets, n)));
+	return inputs;
+}
+
+/* The inputs of one element, checked as those of a single call. */
+static Jsonb *
+attempt_element_inputs(Datum *inputs, int i)
+{
+	Jsonb	   *one = inputs ? DatumGetJsonbP(inputs[i])
+		: DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+
+	arg_check_jsonb(one, psprintf("element %d of inputs", i + 1));
+	if (!JB_ROOT_IS_OBJECT(one))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("element %d of inputs must be a JSON object", i + 1)));
+	return one;
+}
+
+/*
+ * effect.begin_effects(action, targets, inputs, job_key, fencing_token, run_id)
+ *		-> one row an element, in order.  A planner may call a function for rows
+ *		that a LIMIT then drops; an array it can only take whole.
+ *		Errors: as begin_effect; 22023 for arrays that do not match.
+ */
+Datum
+effect_begin_effects(PG_FUNCTION_ARGS)
+{
+	Attempt		attempt = {.submit = true};
+	int			n;
+	char	  **targets;
+	Datum	   *inputs;
+
+	attempt.action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	targets = arg_text_array(fcinfo, 1, "targets", EFFECT_MAX_TARGET, &n);
+	inputs = attempt_args_inputs(fcinfo, 2, n);
+	attempt_args_job(fcinfo, 3, &attempt);
+	attempt.run_id = arg_text_or_null(fcinfo, 5, "run_id", EFFECT_MAX_LABEL);
+	begin_writing("effect.begin_effects()");
+	InitMaterializedSRF(fcinfo, 0);
+	attempt_check_run(&attempt);
+	for (int i = 0; i < n; i++)
+	{
+		pg_uuid_t	key;
+		Effect		effect;
+		EffectVerdict verdict;
+		char	   *detail;
+
+		attempt.target = targets[i];
+		attempt.inputs = attempt_element_inputs(inputs, i);
+		attempt_key(attempt.action, attempt.target, attempt.inputs, &key);
+		verdict = attempt_run(&key, &attempt, &effect, &detail);
+		ledger_answer_row(fcinfo, &effect, verdict, detail, targets[i]);
+	}
+	return (Datum) 0;
+}
+
+/*
+ * attempt_holds
+ *		Is this token the effect's own?  false: superseded by a later attempt.
+ *		A token that no attempt at this effect ever had raises LE003.
+ */
+bool
+attempt_holds(const Effect *effect, int64 token)
+{
+	if (token == effect->token)
+		return true;
+	if (token < Max(effect->token, effect->highest_token))
+		return false;
+	ereport(ERROR,
+			(errcode(ERRCODE_EFFECT_NOT_FOUND),
+			 errmsg("token " INT64_FORMAT " never had an attempt at this effect", token),
+			 errdetail("Its latest attempt has token " INT64_FORMAT ".", effect->token),
+			 errhint("Use the fencing_token that claim_effect or begin_effect returned.")));
+	pg_unreachable();
+}
+
+/* What submit answers without writing; VERDICT_GO: it may be submitted. */
+static EffectVerdict
+attempt_judge_submit(const Effect *effect, int64 token, pg_uuid_t *nonce, char **detail)
+{
+	*detail = NULL;
+	if (effect->state == STATE_DONE)
+		return ledger_done_verdict(effect, detail);
+	if (!attempt_holds(effect, token) || (effect->job_key != NULL && !effect->alive))
+	{
+		*detail = psprintf("token " INT64_FORMAT " is superseded", token);
+		return VERDICT_FENCED;
+	}
+	if (ledger_is_unknown(effect))
+	{
+		*detail = attempt_unknown_detail(effect);
+		return VERDICT_UNKNOWN;
+	}
+	if (effect->state == STATE_SUBMITTED && !attempt_same_nonce(effect, nonce))
+	{
+		*detail = "yours: submitted by you; complete it, retract it or mark it unknown";
+		return VERDICT_BUSY;
+	}
+	return VERDICT_GO;
+}
+
+/*
+ * Submit what is claimed.  A claim that is held by nobody (it was retracted, or
+ * found not to have happened) is its last holder's next attempt.
+ */
+static void
+attempt_write_submit(Effect *effect, int64 token, pg_uuid_t *nonce)
+{
+	Attempt		next = {.job_key = effect->job_key, .token = token, .nonce = nonce,
+		.run_id = effect->run_id, .terms_shown = effect->terms_shown, .submit = true};
+
+	attempt_take(effect, &next);
+	ledger_write(effect);
+}
+
+/*
+ * effect.submit_effect(effect_key, fencing_token, nonce) -> one row
+ *		Errors: 22004, 22023, 25006, LE003; LE001 at COMMIT.
+ */
+Datum
+effect_submit_effect(PG_FUNCTION_ARGS)
+{
+	pg_uuid_t  *key = arg_uuid(fcinfo, 0, "effect_key");
+	int64		token = arg_token(fcinfo, 1);
+	pg_uuid_t  *nonce = PG_ARGISNULL(2) ? NULL : PG_GETARG_UUID_P(2);
+	Effect		effect;
+	EffectVerdict verdict;
+	char	   *detail;
+
+	begin_writing("effect.submit_effect()");
+	if (!ledger_read(key, LOCK_SKIP, &effect))
+	{
+		if (!ledger_read(key, LOCK_NONE, &effect))
+			ledger_missing(key);
+		return ledger_answer(fcinfo, &effect, VERDICT_BUSY,
+							 "another transaction has it locked at this instant");
+	}
+	verdict = attempt_judge_submit(&effect, token, nonce, &detail);
+	if (verdict == VERDICT_FENCED && effect.job_key != NULL)
+		lease_refused(effect.job_key, token, "submit_effect");
+	if (verdict != VERDICT_GO)
+		return ledger_answer(fcinfo, &effect, verdict, detail);
+	if (effect.state == STATE_CLAIMED)
+	{
+		if (effect.held)
+			effect.attempt--;	/* the attempt was counted when it was claimed */
+		attempt_write_submit(&effect, token, nonce);
+	}
+	if (effect.job_key != NULL)
+		fence_add(effect.job_key, token);
+	return ledger_answer(fcinfo, &effect, attempt_go(), NULL);
+}
+
+/*
+ * effect.explain_effect(action, target, inputs) -> one row
+ *		What claim_effect would answer, and why.  Writes nothing, works on a
+ *		standby, and never says go.  Errors: 22004, 22023.
+ */
+Datum
+effect_explain_effect(PG_FUNCTION_ARGS)
+{
+	Attempt		attempt = {0};
+	pg_uuid_t	key;
+	Effect		effect;
+	EffectVerdict verdict;
+	char	   *detail;
+
+	attempt.action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	attempt.target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
+	attempt_key(attempt.action, attempt.target, attempt_inputs(fcinfo, 2), &key);
+	if (!ledger_read(&key, LOCK_NONE, &effect))
+	{
+		bool		busy = sql_probe_key(&key, false) == PROBE_IN_FLIGHT;
+
+		return ledger_answer(fcinfo, &effect, busy ? VERDICT_BUSY : VERDICT_RESERVED,
+							 busy ? "another transaction is claiming it at this instant"
+							 : "nobody has claimed it: the first attempt may be made");
+	}
+	verdict = attempt_judge(&effect, &attempt, &detail);
+	if (verdict == VERDICT_RESERVED)
+		detail = psprintf("claimed, but held by nobody: attempt %d may be made", effect.attempt + 1);
+	return ledger_answer(fcinfo, &effect, verdict, detail);
+}

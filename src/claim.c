@@ -1,0 +1,428 @@
+/*
+ * claim.c
+ *	  Taking the lease of a job: claim_lease and claim_any.
+ *
+ * A live lease answers from one read, without a lock, a write or a transaction
+ * id.  Only a free or an expired one takes the job's exclusive lock (modes and
+ * reasons: lease.c), reads again, and writes the grant, its run and, where it
+ * is a theft, the end of the old run.  Nothing lives here between calls.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/resowner.h"
+
+#include "effect.h"
+
+PG_FUNCTION_INFO_V1(effect_claim_lease);
+PG_FUNCTION_INFO_V1(effect_claim_any);
+
+/* Tokens stay below this for JavaScript's sake */
+#define LEASE_MAX_TOKEN		(INT64CONST(1) << 53)
+
+/* How long the one queued claimer waits, in milliseconds */
+#define LEASE_QUEUE_MS		1000
+
+/* What a caller asks for */
+typedef struct Ask
+{
+	const char *job_key;
+	const char *owner;
+	const char *firing;
+	pg_uuid_t  *nonce;
+	Interval   *lease_for;
+	bool		may_queue;
+} Ask;
+
+/* What it is told */
+typedef struct Told
+{
+	const char *verdict;
+	int64		token;			/* 0: none */
+	TimestampTz until;
+	const char *holder;
+	const char *firing;
+} Told;
+
+static SqlPlan claim_insert = {
+	"INSERT INTO effect.lease (job_key, owner, fencing_token, lease_until, lease_for, firing,"
+	" nonce, granted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+	8, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID, TEXTOID, UUIDOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan claim_update = {
+	"UPDATE effect.lease SET owner = $2, fencing_token = $3, lease_until = $4, lease_for = $5,"
+	" firing = $6, nonce = $7, granted_at = $8 WHERE job_key OPERATOR(pg_catalog.=) $1",
+	8, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID, TEXTOID, UUIDOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan run_insert = {
+	"INSERT INTO effect.run (job_key, fencing_token, owner, firing, started_at, role_name,"
+	" application_name, client_addr) VALUES ($1, $2, $3, $4, $5, SESSION_USER,"
+	" pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr())",
+	5, {TEXTOID, INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan firing_select = {
+	"SELECT 1 FROM effect.firing WHERE job_key OPERATOR(pg_catalog.=) $1"
+	" AND firing OPERATOR(pg_catalog.=) $2",
+	2, {TEXTOID, TEXTOID}
+};
+
+static bool
+claim_is_live(const Lease *lease, TimestampTz now)
+{
+	return lease->owner != NULL && lease->until > now;
+}
+
+/* Has a run for this firing finished? */
+static bool
+claim_firing_finished(const char *job_key, const char *firing)
+{
+	SqlArgs		args = {0};
+
+	if (firing == NULL)
+		return false;
+	sql_arg_text(&args, job_key);
+	sql_arg_text(&args, firing);
+	return sql_read(&firing_select, &args) > 0;
+}
+
+/*
+ * Is the live lease the caller's own?  The same owner asking again in the very
+ * transaction of the grant (PostgreSQL expands (f(..)).* into a call a column),
+ * or the nonce of a caller whose COMMIT was uncertain, for a minute.
+ */
+static bool
+claim_is_askers(const Lease *lease, const Ask *ask, TimestampTz now)
+{
+	if (lease->ours && strcmp(lease->owner, ask->owner) == 0)
+		return true;
+	return ask->nonce != NULL && lease->nonce != NULL &&
+		memcmp(ask->nonce, lease->nonce, sizeof(pg_uuid_t)) == 0 &&
+		now - lease->granted_at <= EFFECT_NONCE_WINDOW;
+}
+
+/*
+ * The answer that the lease as it stands gives without writing; false: it is
+ * free or expired, and may be taken.
+ */
+static bool
+claim_answer(SqlScope *scope, const Ask *ask, Lease *lease, Told *told)
+{
+	TimestampTz now;
+
+	lease_read_in(scope, ask->job_key, lease);
+	now = GetCurrentTimestamp();
+	memset(told, 0, sizeof(*told));
+	told->holder = lease->owner;
+	told->until = lease->owner ? lease->until : 0;
+	told->firing = ask->firing;
+	if (claim_is_live(lease, now) && claim_is_askers(lease, ask, now))
+	{
+		told->verdict = "granted";
+		told->token = lease->token;
+		told->firing = lease->firing;
+		return true;
+	}
+	if (claim_firing_finished(ask->job_key, ask->firing))
+		told->verdict = "already_ran";
+	else if (claim_is_live(lease, now))
+		told->verdict = "held";
+	return told->verdict != NULL;
+}
+
+/* The next token: above the last, and above every lost one. */
+static int64
+claim_next_token(const Lease *lease)
+{
+	int64		token = Max(lease->token + 1, cluster_first_token());
+
+	if (token >= LEASE_MAX_TOKEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("fencing tokens of this job have reached 2^53")));
+	return token;
+}
+
+/* Write the grant: the lease row, and its run.  Under the job's lock. */
+static void
+claim_grant(const Ask *ask, const Lease *lease, Told *told)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	SqlArgs		grant = {0};
+	SqlArgs		run = {0};
+
+	told->verdict = "granted";
+	told->token = claim_next_token(lease);
+	told->until = lease_end(now, ask->lease_for);
+	told->holder = ask->owner;
+
+	sql_arg_text(&grant, ask->job_key);
+	sql_arg_text(&grant, ask->owner);
+	sql_arg(&grant, Int64GetDatum(told->token), false);
+	sql_arg_time(&grant, told->until);
+	sql_arg(&grant, IntervalPGetDatum(ask->lease_for), false);
+	sql_arg_text(&grant, ask->firing);
+	sql_arg_uuid(&grant, ask->nonce);
+	sql_arg_time(&grant, now);
+	(void) sql_write(lease->token == 0 ? &claim_insert : &claim_update, &grant);
+
+	sql_arg_text(&run, ask->job_key);
+	sql_arg(&run, Int64GetDatum(told->token), false);
+	sql_arg_text(&run, ask->owner);
+	sql_arg_text(&run, ask->firing);
+	sql_arg_time(&run, now);
+	(void) sql_write(&run_insert, &run);
+}
+
+/* The one queued claimer's wait; its errors are the caller's to sort. */
+static bool
+claim_wait_in_queue(uint64 hash)
+{
+	int			nest;
+	bool		got;
+
+	if (!lock_advisory(EFFECT_LOCK_QUEUE, hash, ExclusiveLock, false))
+		return false;
+	nest = NewGUCNestLevel();
+	if (LockTimeout == 0 || LockTimeout > LEASE_QUEUE_MS)
+		(void) set_config_option("lock_timeout", CppAsString2(LEASE_QUEUE_MS), PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	got = lock_advisory(EFFECT_LOCK_JOB, hash, ExclusiveLock, true);
+	AtEOXact_GUC(true, nest);
+	unlock_advisory(EFFECT_LOCK_QUEUE, hash, ExclusiveLock);
+	return got;
+}
+
+/*
+ * claim_queue
+ *		The lock is busy: a fenced commit in flight, a prepared transaction, or
+ *		another claimer.  Queue behind it for a second, so that a storm of
+ *		zombie commits cannot starve us.  Only a lock timeout and a deadlock
+ *		mean "held"; cancels and everything else pass through.
+ */
+static bool
+claim_queue(const char *job_key)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool got = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		got = claim_wait_in_queue(lease_hash(job_key));
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+			error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+			ReThrowError(error);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	return got;
+}
+
+/* Take the job's exclusive lock as a claim does; false: it stays busy. */
+static bool
+claim_lock(const Ask *ask)
+{
+	if (lease_lock(ask->job_key, ExclusiveLock, false))
+		return true;
+	if (ask->may_queue && claim_queue(ask->job_key))
+		return true;
+	ereport(LOG,
+			(errmsg("claim of job \"%s\" by %s answers held: its lock is busy",
+					ask->job_key, ask->owner),
+			 errdetail("A claim or a fenced commit is in flight, or a prepared transaction keeps it."),
+			 errhint("See pg_locks (objsubid %d) and pg_prepared_xacts.", EFFECT_LOCK_JOB)));
+	return false;
+}
+
+/*
+ * claim_job
+ *		The whole of a claim.  A live lease answers from one read: nothing is
+ *		written, no transaction id assigned.  Only a free or an expired one
+ *		takes the lock, reads again, and writes.
+ */
+static void
+claim_job(const Ask *ask, Told *told)
+{
+	SqlScope	scope;
+	Lease		lease;
+	bool		answered;
+
+	sql_open(&scope);
+	answered = claim_answer(&scope, ask, &lease, told);
+	sql_close(&scope);
+	if (answered)
+		return;
+	if (!claim_lock(ask))
+	{
+		told->verdict = "held";
+		return;
+	}
+	sql_open(&scope);
+	if (!claim_answer(&scope, ask, &lease, told))
+	{
+		if (lease.owner != NULL)
+			lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
+							psprintf("taken by %s", ask->owner));
+		claim_grant(ask, &lease, told);
+		cluster_flush_commit();
+	}
+	sql_close(&scope);
+}
+
+/*
+ * Fill the columns that claim_lease and claim_any share, from "at" on.  The
+ * values point into the caller's memory.
+ */
+static void
+claim_told_columns(TupleDesc desc, const Told *told, const char *asked_firing, int at,
+				   Datum *values, bool *nulls)
+{
+	Oid			verdict_type = TupleDescAttr(desc, at)->atttypid;
+
+	values[at] = enum_datum(verdict_type, told->verdict);
+	values[at + 1] = Int64GetDatum(told->token);
+	nulls[at + 1] = told->token == 0;
+	values[at + 2] = TimestampTzGetDatum(told->until);
+	nulls[at + 2] = told->until == 0;
+	values[at + 3] = told->holder ? CStringGetTextDatum(told->holder) : (Datum) 0;
+	nulls[at + 3] = told->holder == NULL;
+	values[at + 4] = told->firing ? CStringGetTextDatum(told->firing) : (Datum) 0;
+	nulls[at + 4] = told->firing == NULL;
+	/* what became of the firing that was passed: the verdict, until jobs can queue */
+	values[at + 5] = values[at];
+	nulls[at + 5] = asked_firing == NULL;
+	nulls[at + 6] = true;		/* no checkpoint is kept for this job */
+}
+
+static TupleDesc
+claim_result_type(FunctionCallInfo fcinfo)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return BlessTupleDesc(desc);
+}
+
+/* lease_for of a job that nobody registered must come with the claim. */
+static Interval *
+claim_arg_for(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lease_for must not be NULL: this job is not registered"),
+				 errhint("Say how long the lease lasts without a renewal, for example '5 minutes'.")));
+	(void) lease_end(GetCurrentTimestamp(), PG_GETARG_INTERVAL_P(n));
+	return PG_GETARG_INTERVAL_P(n);
+}
+
+/*
+ * effect.claim_lease(job_key, owner, lease_for, firing, nonce) -> one row
+ *		Rules: doc/lease.md.  Errors: 22004, 22023, 25006.
+ */
+Datum
+effect_claim_lease(PG_FUNCTION_ARGS)
+{
+	Ask			ask = {.may_queue = true};
+	Told		told;
+	TupleDesc	desc;
+	Datum		values[7];
+	bool		nulls[7] = {false};
+
+	ask.job_key = arg_text(fcinfo, 0, "job_key", EFFECT_MAX_KEY);
+	ask.owner = arg_text(fcinfo, 1, "owner", EFFECT_MAX_LABEL);
+	ask.lease_for = claim_arg_for(fcinfo, 2);
+	ask.firing = arg_text_or_null(fcinfo, 3, "firing", EFFECT_MAX_LABEL);
+	ask.nonce = PG_ARGISNULL(4) ? NULL : PG_GETARG_UUID_P(4);
+	begin_writing("effect.claim_lease()");
+
+	claim_job(&ask, &told);
+	desc = claim_result_type(fcinfo);
+	claim_told_columns(desc, &told, ask.firing, 0, values, nulls);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
+}
+
+/*
+ * Ask for each job in turn until one is granted.  Otherwise "told" holds the
+ * live lease that ends first, which is when asking again makes sense.
+ */
+static const char *
+claim_first(Ask *ask, char **keys, int n, Told *told)
+{
+	memset(told, 0, sizeof(*told));
+	told->verdict = "held";
+	for (int i = 0; i < n; i++)
+	{
+		Told		one;
+
+		ask->job_key = keys[i];
+		claim_job(ask, &one);
+		if (one.token != 0)
+		{
+			*told = one;
+			return ask->job_key;
+		}
+		if (told->until == 0 || (one.until != 0 && one.until < told->until))
+		{
+			told->until = one.until;
+			told->holder = one.holder;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * effect.claim_any(job_keys, owner, lease_for) -> one row
+ *		The first of them that is free, one lease at most; it never queues.
+ *		Errors: as claim_lease, and 22023 for an empty array.
+ */
+Datum
+effect_claim_any(PG_FUNCTION_ARGS)
+{
+	Ask			ask = {.may_queue = false};
+	Told		told;
+	const char *job_key;
+	char	  **keys;
+	int			n;
+	TupleDesc	desc;
+	Datum		values[8];
+	bool		nulls[8] = {false};
+
+	keys = arg_text_array(fcinfo, 0, "job_keys", EFFECT_MAX_KEY, &n);
+	ask.owner = arg_text(fcinfo, 1, "owner", EFFECT_MAX_LABEL);
+	ask.lease_for = claim_arg_for(fcinfo, 2);
+	begin_writing("effect.claim_any()");
+
+	job_key = claim_first(&ask, keys, n, &told);
+	desc = claim_result_type(fcinfo);
+	values[0] = job_key ? CStringGetTextDatum(job_key) : (Datum) 0;
+	nulls[0] = job_key == NULL;
+	claim_told_columns(desc, &told, NULL, 1, values, nulls);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
+}

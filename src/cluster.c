@@ -1,0 +1,266 @@
+/*
+ * cluster.c
+ *	  Where are we, and from which number do tokens count here?
+ *
+ * effect.cluster holds one row: system identifier, timeline and database the
+ * tokens were last counted at, and the epoch.  A promotion, a recovery to a
+ * point, a restore and pg_upgrade all change one of the three, and each may
+ * have forgotten grants that the old place made.  So at a session's first call
+ * that writes, the row is compared with where we are; where they differ, the
+ * epoch rises and every lease is freed, under EFFECT_LOCK_CLUSTER.
+ *
+ * Timelines alone repeat: two standbys promoted in turn both call themselves
+ * timeline 2.  The minutes of the clock in the epoch tell them apart.
+ *
+ * A backend remembers that it has looked, for the table it looked at.  It
+ * remembers only a row that some other transaction committed: its own step may
+ * still be rolled back.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/datetime.h"
+#include "utils/guc.h"
+
+#include "effect.h"
+
+PG_FUNCTION_INFO_V1(effect_bump_epochs);
+
+/* A token is epoch * 2^24 + a count, below 2^53 for JavaScript's sake. */
+#define CLUSTER_EPOCH_BITS	24
+#define CLUSTER_MAX_EPOCH	((INT64CONST(1) << (53 - CLUSTER_EPOCH_BITS)) - 1)
+
+typedef struct Place
+{
+	int64		system_identifier;
+	int32		timeline;
+	Oid			database;
+	int64		epoch;
+	bool		ours;			/* written by this transaction */
+} Place;
+
+static Oid	cluster_known = InvalidOid; /* the effect.cluster we found right */
+
+static SqlPlan cluster_select = {
+	"SELECT system_identifier, timeline, database_oid, epoch, xmin, ctid FROM effect.cluster"
+	" WHERE only_row",
+	0
+};
+
+static SqlPlan cluster_insert = {
+	"INSERT INTO effect.cluster (system_identifier, timeline, database_oid, epoch, moved_at)"
+	" VALUES ($1, $2, $3, $4, $5)",
+	5, {INT8OID, INT4OID, OIDOID, INT8OID, TIMESTAMPTZOID}
+};
+
+static SqlPlan cluster_update = {
+	"UPDATE effect.cluster SET system_identifier = $1, timeline = $2, database_oid = $3,"
+	" epoch = $4, moved_at = $5 WHERE only_row",
+	5, {INT8OID, INT4OID, OIDOID, INT8OID, TIMESTAMPTZOID}
+};
+
+/* A lease that was superseded where we come from may look current here. */
+static SqlPlan cluster_free_leases = {
+	"WITH freed AS (UPDATE effect.lease SET owner = NULL WHERE owner IS NOT NULL"
+	"   RETURNING job_key, fencing_token)"
+	" UPDATE effect.run AS r SET outcome = 'revoked'::effect.run_outcome, ended_at = $1"
+	" FROM freed AS f WHERE r.job_key OPERATOR(pg_catalog.=) f.job_key"
+	" AND r.fencing_token OPERATOR(pg_catalog.=) f.fencing_token"
+	" AND r.outcome OPERATOR(pg_catalog.=) 'running'::effect.run_outcome",
+	1, {TIMESTAMPTZOID}
+};
+
+/* Where the row says we are; false: there is no row yet. */
+static bool
+cluster_read(Place *place)
+{
+	SqlArgs		args = {0};
+	Datum		value;
+	Datum		tid;
+
+	if (sql_read(&cluster_select, &args) == 0)
+		return false;
+	sql_column(1, &value);
+	place->system_identifier = DatumGetInt64(value);
+	sql_column(2, &value);
+	place->timeline = DatumGetInt32(value);
+	sql_column(3, &value);
+	place->database = DatumGetObjectId(value);
+	sql_column(4, &value);
+	place->epoch = DatumGetInt64(value);
+	sql_column(5, &value);
+	sql_column(6, &tid);
+	place->ours = sql_is_ours("cluster", DatumGetTransactionId(value),
+							  (ItemPointer) DatumGetPointer(tid));
+	return true;
+}
+
+/* Where we are. */
+static void
+cluster_here(Place *place)
+{
+	place->system_identifier = (int64) GetSystemIdentifier();
+	place->timeline = (int32) GetWALInsertionTimeLine();
+	place->database = MyDatabaseId;
+}
+
+static bool
+cluster_same(const Place *a, const Place *b)
+{
+	return a->system_identifier == b->system_identifier &&
+		a->timeline == b->timeline && a->database == b->database;
+}
+
+/* Minutes since 2026-01-01 UTC: what a new epoch is at least. */
+static int64
+cluster_minutes(void)
+{
+	TimestampTz start = (TimestampTz) (date2j(2026, 1, 1) - POSTGRES_EPOCH_JDATE) * USECS_PER_DAY;
+
+	return (GetCurrentTimestamp() - start) / USECS_PER_MINUTE;
+}
+
+/* Write the row that says we are here, counting from this epoch. */
+static void
+cluster_write(SqlPlan *plan, const Place *place)
+{
+	SqlArgs		args = {0};
+
+	sql_arg(&args, Int64GetDatum(place->system_identifier), false);
+	sql_arg(&args, Int32GetDatum(place->timeline), false);
+	sql_arg(&args, ObjectIdGetDatum(place->database), false);
+	sql_arg(&args, Int64GetDatum(place->epoch), false);
+	sql_arg_time(&args, GetCurrentTimestamp());
+	(void) sql_write(plan, &args);
+}
+
+/* A new epoch here, and every lease freed.  Under the cluster's lock. */
+static void
+cluster_step(Place *place, const char *event)
+{
+	SqlArgs		args = {0};
+	JournalEntry entry = {.event = event};
+	int64		epoch = Max(place->epoch + 1, cluster_minutes());
+
+	if (epoch > CLUSTER_MAX_EPOCH)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("no epoch of fencing tokens is left below 2^53"),
+				 errhint("Check the server's clock.")));
+	cluster_here(place);
+	place->epoch = epoch;
+	cluster_write(&cluster_update, place);
+	sql_arg_time(&args, GetCurrentTimestamp());
+	(void) sql_write(&cluster_free_leases, &args);
+	entry.detail = psprintf("epoch " INT64_FORMAT ": every lease is freed", epoch);
+	journal_add(&entry);
+}
+
+/*
+ * First use in this database: write the row.  If another session is just
+ * writing it, go on without: it is the same row, and nothing has moved.
+ */
+static void
+cluster_start(void)
+{
+	Place		here = {0};
+
+	if (!lock_advisory(EFFECT_LOCK_CLUSTER, 0, ExclusiveLock, false))
+		return;
+	if (cluster_read(&here))
+		return;
+	cluster_here(&here);
+	cluster_write(&cluster_insert, &here);
+}
+
+/*
+ * cluster_check
+ *		Called by everything that writes, before it takes any other lock: are we
+ *		still where the tokens were counted?  After the first time in a session
+ *		it costs one comparison.
+ */
+void
+cluster_check(void)
+{
+	Oid			relid = sql_relation("cluster");
+	SqlScope	scope;
+	Place		here;
+	Place		there;
+
+	if (relid == cluster_known)
+		return;
+	cluster_here(&here);
+	sql_open(&scope);
+	if (!cluster_read(&there))
+		cluster_start();
+	else if (!cluster_same(&here, &there))
+	{
+		(void) lock_advisory(EFFECT_LOCK_CLUSTER, 0, ExclusiveLock, true);
+		if (cluster_read(&there) && !cluster_same(&here, &there))
+		{
+			cluster_step(&there, "moved");
+			cluster_flush_commit();
+		}
+	}
+	else if (!there.ours)
+		cluster_known = relid;
+	sql_close(&scope);
+}
+
+/* The lowest token a grant may have now.  As the owner, inside a scope. */
+int64
+cluster_first_token(void)
+{
+	Place		there;
+
+	if (!cluster_read(&there))
+		return 1;
+	return (there.epoch << CLUSTER_EPOCH_BITS) + 1;
+}
+
+/*
+ * cluster_flush_commit
+ *		This transaction's commit is evidence: it is on disk before anyone is
+ *		told, whatever synchronous_commit says.  "off" is raised to "on", so
+ *		that a synchronous standby is waited for too; the flush itself holds
+ *		even where somebody lowers the setting again before COMMIT.
+ */
+void
+cluster_flush_commit(void)
+{
+	ForceSyncCommit();
+	if (synchronous_commit == SYNCHRONOUS_COMMIT_OFF)
+		(void) set_config_option("synchronous_commit", "on", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+}
+
+/*
+ * effect.bump_epochs() -> bigint
+ *		Operator: the same step by hand, for a copy that was started without a
+ *		new timeline (a storage snapshot).  Returns the new epoch.
+ *		25006 in recovery and in a READ ONLY transaction.
+ */
+Datum
+effect_bump_epochs(PG_FUNCTION_ARGS)
+{
+	SqlScope	scope;
+	Place		place;
+
+	begin_writing("effect.bump_epochs()");
+	sql_open(&scope);
+	(void) lock_advisory(EFFECT_LOCK_CLUSTER, 0, ExclusiveLock, true);
+	if (!cluster_read(&place))
+	{
+		cluster_here(&place);
+		place.epoch = 0;
+		cluster_write(&cluster_insert, &place);
+	}
+	cluster_step(&place, "epoch_bumped");
+	cluster_flush_commit();
+	sql_close(&scope);
+	PG_RETURN_INT64(place.epoch);
+}

@@ -1,0 +1,41 @@
+/*
+ * compat.h
+ *	  Every difference between PostgreSQL majors that effect has to know.
+ *
+ * No other file compares PG_VERSION_NUM.
+ */
+#ifndef EFFECT_COMPAT_H
+#define EFFECT_COMPAT_H
+
+#if PG_VERSION_NUM < 150000
+#error "effect needs PostgreSQL 15 or later"
+#endif
+
+/* 16 gave varlena macros a header of their own */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+/* 16 folded pg_class_ownercheck() and its kin into one */
+#if PG_VERSION_NUM >= 160000
+#define compat_owns_relation(relid, roleid) \
+	object_ownercheck(RelationRelationId, (relid), (roleid))
+#define compat_may_execute(funcid, roleid) \
+	(object_aclcheck(ProcedureRelationId, (funcid), (roleid), ACL_EXECUTE) == ACLCHECK_OK)
+#else
+#define compat_owns_relation(relid, roleid) \
+	pg_class_ownercheck((relid), (roleid))
+#define compat_may_execute(funcid, roleid) \
+	(pg_proc_aclcheck((funcid), (roleid), ACL_EXECUTE) == ACLCHECK_OK)
+#endif
+
+/* 18 gave index scans a slot for instrumentation */
+#if PG_VERSION_NUM >= 180000
+#define compat_index_beginscan(heap, index, snapshot, nkeys) \
+	index_beginscan((heap), (index), (snapshot), NULL, (nkeys), 0)
+#else
+#define compat_index_beginscan(heap, index, snapshot, nkeys) \
+	index_beginscan((heap), (index), (snapshot), (nkeys), 0)
+#endif
+
+#endif							/* EFFECT_COMPAT_H */

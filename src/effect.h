@@ -1,0 +1,264 @@
+/*
+ * effect.h
+ *	  The words of effect, and what its rooms offer one another.
+ *
+ * A room is one concept: src/lease.c, sql/30-lease.sql, test/sql/lease.sql and
+ * doc/lease.md speak of the same thing.  What two rooms need stands here.
+ */
+#ifndef EFFECT_H
+#define EFFECT_H
+
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "storage/itemptr.h"
+#include "utils/array.h"
+#include "utils/jsonb.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
+
+#include "compat.h"
+#include "errors.h"
+
+/* Limits on everything a caller hands us, in bytes */
+#define EFFECT_MAX_KEY		255		/* job_key, action */
+#define EFFECT_MAX_TARGET	1024
+#define EFFECT_MAX_LABEL	255		/* owner, firing, run_id */
+#define EFFECT_MAX_REASON	2000
+#define EFFECT_MAX_TERMS	20000
+#define EFFECT_MAX_BODY		(8 * 1024 * 1024)	/* inputs, response, evidence, detail */
+#define EFFECT_MAX_BATCH	100000	/* elements of one array */
+
+/* No interval may be longer than this: 366 days, in microseconds */
+#define EFFECT_MAX_INTERVAL	(INT64CONST(366) * USECS_PER_DAY)
+
+/* An uncertain caller may ask again under its nonce for one minute */
+#define EFFECT_NONCE_WINDOW	USECS_PER_MINUTE
+
+/*
+ * Advisory locks of our own: field4 of the lock tag is the class.  Users' own
+ * advisory locks have 1 (one 64-bit key) or 2 (two 32-bit keys) there.
+ */
+#define EFFECT_LOCK_JOB		0xEF01	/* a job's lease; modes: see lease.c */
+#define EFFECT_LOCK_QUEUE	0xEF02	/* the one claimer that may wait for a job */
+#define EFFECT_LOCK_KEY		0xEF03	/* the one caller that may insert a key */
+#define EFFECT_LOCK_CLUSTER	0xEF04	/* the one session that moves the epoch */
+
+/* Same order as the labels in ledger.c */
+typedef enum EffectState
+{
+	STATE_CLAIMED,
+	STATE_SUBMITTED,
+	STATE_UNKNOWN,
+	STATE_DONE
+} EffectState;
+
+typedef enum EffectVerdict
+{
+	VERDICT_RESERVED,
+	VERDICT_GO,
+	VERDICT_GO_AFTER_COMMIT,
+	VERDICT_APPLY,
+	VERDICT_DONE,
+	VERDICT_CLOSED,
+	VERDICT_BUSY,
+	VERDICT_UNKNOWN,
+	VERDICT_FENCED
+} EffectVerdict;
+
+/* effect.c: settings, in milliseconds */
+extern int	effect_default_timeout;
+extern int	effect_default_settle;
+
+/* ---- sql.c: the one door to effect's own tables ---- */
+
+#define SQL_MAX_ARGS 22
+
+/* A statement with its kept plan; the fields after args belong to sql.c */
+typedef struct SqlPlan
+{
+	const char *sql;
+	int			nargs;
+	Oid			args[SQL_MAX_ARGS];
+	SPIPlanPtr	plan;
+	char	   *search_path;
+} SqlPlan;
+
+typedef struct SqlArgs
+{
+	int			n;
+	Datum		value[SQL_MAX_ARGS];
+	char		null[SQL_MAX_ARGS];
+} SqlArgs;
+
+/* Who we were before we became the extension's owner */
+typedef struct SqlScope
+{
+	Oid			user;
+	int			security;
+	MemoryContext caller;
+} SqlScope;
+
+typedef enum SqlProbe
+{
+	PROBE_ABSENT,
+	PROBE_PRESENT,
+	PROBE_IN_FLIGHT				/* inserted by a transaction still open */
+} SqlProbe;
+
+extern Oid	sql_relation(const char *name);
+extern Oid	sql_function(const char *name);
+extern void sql_open(SqlScope *scope);
+extern void sql_close(SqlScope *scope);
+extern uint64 sql_read(SqlPlan *plan, SqlArgs *args);
+extern uint64 sql_write(SqlPlan *plan, SqlArgs *args);
+extern void sql_arg(SqlArgs *args, Datum value, bool isnull);
+extern void sql_arg_text(SqlArgs *args, const char *value);
+extern void sql_arg_time(SqlArgs *args, TimestampTz value);
+extern void sql_arg_jsonb(SqlArgs *args, Jsonb *value);
+extern void sql_arg_uuid(SqlArgs *args, const pg_uuid_t *value);
+extern bool sql_column(int column, Datum *value);
+extern char *sql_column_text(SqlScope *scope, int column);
+extern TimestampTz sql_column_time(int column);
+extern Jsonb *sql_column_jsonb(SqlScope *scope, int column);
+extern pg_uuid_t *sql_column_uuid(SqlScope *scope, int column);
+extern bool sql_is_ours(const char *relation, TransactionId xmin, ItemPointer tid);
+extern SqlProbe sql_probe_key(const pg_uuid_t *key, bool wait);
+extern bool lock_advisory(uint16 class, uint64 key, LOCKMODE mode, bool wait);
+extern void unlock_advisory(uint16 class, uint64 key, LOCKMODE mode);
+
+/* ---- args.c ---- */
+extern char *arg_text(FunctionCallInfo fcinfo, int n, const char *name, int max_bytes);
+extern char *arg_text_or_null(FunctionCallInfo fcinfo, int n, const char *name, int max_bytes);
+extern int64 arg_token(FunctionCallInfo fcinfo, int n);
+extern Jsonb *arg_jsonb(FunctionCallInfo fcinfo, int n, const char *name);
+extern pg_uuid_t *arg_uuid(FunctionCallInfo fcinfo, int n, const char *name);
+extern char *arg_enum(FunctionCallInfo fcinfo, int n, const char *name);
+extern void arg_check_text(const char *value, const char *name, int max_bytes);
+extern void arg_check_jsonb(Jsonb *value, const char *name);
+extern void arg_missing(const char *name) pg_attribute_noreturn();
+extern Datum enum_datum(Oid type, const char *label);
+extern Datum *arg_array(FunctionCallInfo fcinfo, int argument, const char *name, int *n);
+extern char **arg_text_array(FunctionCallInfo fcinfo, int argument, const char *name,
+							 int max_bytes, int *n);
+extern void begin_writing(const char *function);
+
+/* ---- canonical.c, key.c, facts.c ---- */
+extern void canonical_append(StringInfo out, Jsonb *document);
+extern void canonical_append_fields(StringInfo out, Jsonb *inputs, ArrayType *fields);
+extern void key_digest(Jsonb *inputs, char hex[65]);
+extern void key_make(const char *action, int action_len, const char *target, int target_len,
+					 const char *digest, int digest_len, pg_uuid_t *key);
+
+/* ---- journal.c ---- */
+typedef struct JournalEntry
+{
+	const char *event;
+	const char *job_key;
+	int64		token;			/* 0: none */
+	const pg_uuid_t *key;
+	int			attempt;		/* 0: none */
+	const char *detail;
+	Jsonb	   *evidence;
+} JournalEntry;
+
+extern void journal_add(const JournalEntry *entry);
+
+/* ---- cluster.c ---- */
+extern void cluster_check(void);
+extern int64 cluster_first_token(void);
+extern void cluster_flush_commit(void);
+
+/* ---- lease.c ---- */
+typedef struct Lease
+{
+	char	   *owner;			/* NULL: free */
+	int64		token;			/* 0: the job never had a lease */
+	TimestampTz until;
+	Interval	lease_for;
+	char	   *firing;
+	pg_uuid_t  *nonce;
+	TimestampTz granted_at;
+	bool		ours;			/* this row version was written by this transaction */
+} Lease;
+
+typedef enum TokenStanding
+{
+	TOKEN_CURRENT,
+	TOKEN_SUPERSEDED,
+	TOKEN_NEVER					/* higher than any committed one */
+} TokenStanding;
+
+extern bool lease_lock(const char *job_key, LOCKMODE mode, bool wait);
+extern uint64 lease_hash(const char *job_key);
+extern void lease_read(const char *job_key, Lease *lease);
+extern void lease_read_in(SqlScope *scope, const char *job_key, Lease *lease);
+extern TokenStanding lease_standing(const Lease *lease, int64 token);
+extern bool lease_accepts(const char *job_key, int64 token, Lease *lease);
+extern void lease_refused(const char *job_key, int64 token, const char *what);
+extern TimestampTz lease_end(TimestampTz now, Interval *lease_for);
+extern void lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
+							const char *event, const char *reason);
+
+/* ---- fence.c ---- */
+extern void fence_add(const char *job_key, int64 token);
+extern bool fence_taken(const char *job_key);
+
+/* ---- ledger.c: one effect as the ledger holds it ---- */
+typedef struct Effect
+{
+	pg_uuid_t	key;
+	char	   *action;
+	char	   *target;
+	char	   *job_key;		/* NULL: the effect is its own lease */
+	char	   *run_id;
+	int64		token;
+	int64		highest_token;
+	int			attempt;
+	EffectState state;
+	bool		held;
+	char	   *ending;			/* completed, resolved, closed, applied */
+	char	   *reason;
+	char	   *terms_shown;
+	Jsonb	   *inputs;			/* written at insert only, never read back here */
+	Jsonb	   *response;
+	pg_uuid_t  *nonce;
+	TimestampTz busy_until;		/* 0: bounded by the lease */
+	TimestampTz submitted_at;	/* 0: never */
+	TimestampTz updated_at;
+	bool		ours;			/* this row version was written by this transaction */
+	/* read beside it: */
+	bool		alive;			/* its holder may still act */
+	char	   *holder;			/* who holds its job, where one does */
+	TimestampTz holder_until;
+} Effect;
+
+typedef enum EffectLock
+{
+	LOCK_NONE,
+	LOCK_SKIP,
+	LOCK_WAIT
+} EffectLock;
+
+extern bool ledger_read(const pg_uuid_t *key, EffectLock lock, Effect *effect);
+extern SqlProbe ledger_insert(Effect *effect);
+extern const char *ledger_state_label(const Effect *effect);
+extern void ledger_write(Effect *effect);
+extern void ledger_set_unknown(Effect *effect, const char *reason, Jsonb *late_answer);
+extern bool ledger_is_unknown(const Effect *effect);
+extern void ledger_clear_unknown(const pg_uuid_t *key);
+extern void ledger_missing(const pg_uuid_t *key) pg_attribute_noreturn();
+extern int	ledger_abandon(const char *job_key, int64 token, const char *reason);
+extern Datum ledger_answer(FunctionCallInfo fcinfo, const Effect *effect,
+						   EffectVerdict verdict, const char *detail);
+extern void ledger_answer_row(FunctionCallInfo fcinfo, const Effect *effect,
+							  EffectVerdict verdict, const char *detail, const char *target);
+extern EffectVerdict ledger_done_verdict(const Effect *effect, char **detail);
+
+/* attempt.c */
+extern void attempt_key(const char *action, const char *target, Jsonb *inputs, pg_uuid_t *key);
+extern char *attempt_busy_detail(const Effect *effect, const char *job_key, int64 token);
+extern Jsonb *attempt_inputs(FunctionCallInfo fcinfo, int n);
+extern bool attempt_stands_alone(void);
+extern bool attempt_holds(const Effect *effect, int64 token);
+
+#endif							/* EFFECT_H */

@@ -1,0 +1,228 @@
+/*
+ * guard.c
+ *	  The promises that hold against plain SQL, whoever writes it.
+ *
+ * Ordinary (ORIGIN) triggers on effect's own tables refuse a lower token, a
+ * backward state, a changed key, a deleted row and a truncated table, with
+ * LE012.  INSERT is not guarded: pg_restore must be able to load the rows, and
+ * constraints see to it that they are well-formed.  A superuser who disables
+ * triggers is trusted.  Nothing lives here between calls.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/rel.h"
+
+#include "effect.h"
+
+PG_FUNCTION_INFO_V1(effect_guard_keep);
+PG_FUNCTION_INFO_V1(effect_guard_lease);
+PG_FUNCTION_INFO_V1(effect_guard_run);
+PG_FUNCTION_INFO_V1(effect_guard_ledger);
+PG_FUNCTION_INFO_V1(effect_guard_unknown);
+PG_FUNCTION_INFO_V1(effect_guard_cluster);
+
+static SqlPlan guard_effect_state = {
+	"SELECT 1 FROM effect.ledger WHERE effect_key OPERATOR(pg_catalog.=) $1"
+	" AND state OPERATOR(pg_catalog.=) 'unknown'::effect.effect_state",
+	1, {UUIDOID}
+};
+
+static TriggerData *
+guard_data(FunctionCallInfo fcinfo)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("a guard of effect's tables can only be called as a trigger")));
+	return (TriggerData *) fcinfo->context;
+}
+
+/* LE012, and what was wrong with it. */
+static void
+guard_refuse(TriggerData *data, const char *why)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_EFFECT_GUARDED),
+			 errmsg("guarded row of effect.%s: %s", RelationGetRelationName(data->tg_relation), why),
+			 errhint("Use effect's functions: they keep the promises that this table stands for.")));
+}
+
+static Datum
+guard_value(TriggerData *data, HeapTuple row, const char *column, bool *isnull)
+{
+	TupleDesc	desc = RelationGetDescr(data->tg_relation);
+	int			number = SPI_fnumber(desc, column);
+
+	if (number <= 0)
+		elog(ERROR, "effect.%s has no column %s", RelationGetRelationName(data->tg_relation), column);
+	return heap_getattr(row, number, desc, isnull);
+}
+
+/* A column of fixed width that is never NULL, as an integer. */
+static int64
+guard_int(TriggerData *data, HeapTuple row, const char *column, Oid type)
+{
+	bool		isnull;
+	Datum		value = guard_value(data, row, column, &isnull);
+
+	return type == INT4OID ? DatumGetInt32(value) : DatumGetInt64(value);
+}
+
+static char *
+guard_label(TriggerData *data, HeapTuple row, const char *column)
+{
+	bool		isnull;
+
+	return DatumGetCString(DirectFunctionCall1(enum_out, guard_value(data, row, column, &isnull)));
+}
+
+/* Is this column the same, byte for byte, before and after? */
+static bool
+guard_same(TriggerData *data, const char *column)
+{
+	TupleDesc	desc = RelationGetDescr(data->tg_relation);
+	Form_pg_attribute att = TupleDescAttr(desc, SPI_fnumber(desc, column) - 1);
+	bool		old_null;
+	bool		new_null;
+	Datum		before = guard_value(data, data->tg_trigtuple, column, &old_null);
+	Datum		after = guard_value(data, data->tg_newtuple, column, &new_null);
+
+	if (old_null || new_null)
+		return old_null && new_null;
+	return datum_image_eq(before, after, att->attbyval, att->attlen);
+}
+
+static void
+guard_unchanged(TriggerData *data, const char *const *columns)
+{
+	for (; *columns != NULL; columns++)
+		if (!guard_same(data, *columns))
+			guard_refuse(data, psprintf("%s never changes", *columns));
+}
+
+/* DELETE and TRUNCATE where rows stay for ever, UPDATE where they never change. */
+Datum
+effect_guard_keep(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = guard_data(fcinfo);
+
+	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
+		guard_refuse(data, "its rows are never changed");
+	guard_refuse(data, "its rows are kept");
+	return PointerGetDatum(NULL);
+}
+
+/* A token never goes down, and another holder needs a higher one. */
+Datum
+effect_guard_lease(PG_FUNCTION_ARGS)
+{
+	static const char *const fixed[] = {"job_key", NULL};
+	TriggerData *data = guard_data(fcinfo);
+	int64		old_token = guard_int(data, data->tg_trigtuple, "fencing_token", INT8OID);
+	int64		new_token = guard_int(data, data->tg_newtuple, "fencing_token", INT8OID);
+	bool		isnull;
+
+	guard_unchanged(data, fixed);
+	if (new_token < old_token)
+		guard_refuse(data, psprintf("token " INT64_FORMAT " is lower than " INT64_FORMAT,
+									new_token, old_token));
+	(void) guard_value(data, data->tg_newtuple, "owner", &isnull);
+	if (new_token == old_token && !isnull && !guard_same(data, "owner"))
+		guard_refuse(data, "another holder needs a higher token");
+	return PointerGetDatum(data->tg_newtuple);
+}
+
+/* A run ends once; only one that was abandoned may turn out to be fenced. */
+Datum
+effect_guard_run(PG_FUNCTION_ARGS)
+{
+	static const char *const fixed[] = {"job_key", "fencing_token", "owner", "started_at", NULL};
+	TriggerData *data = guard_data(fcinfo);
+	char	   *before = guard_label(data, data->tg_trigtuple, "outcome");
+	char	   *after = guard_label(data, data->tg_newtuple, "outcome");
+
+	guard_unchanged(data, fixed);
+	if (strcmp(before, after) != 0 && strcmp(before, "running") != 0 &&
+		!(strcmp(before, "abandoned") == 0 && strcmp(after, "fenced") == 0))
+		guard_refuse(data, psprintf("a run that was %s does not become %s", before, after));
+	return PointerGetDatum(data->tg_newtuple);
+}
+
+/* The steps an effect may take; a step to the same state is none. */
+static bool
+guard_step_allowed(const char *before, const char *after)
+{
+	static const char *const steps[][2] = {
+		{"claimed", "submitted"}, {"claimed", "done"}, {"submitted", "done"},
+		{"submitted", "unknown"}, {"submitted", "claimed"}, {"unknown", "done"},
+		{"unknown", "claimed"}, {"done", "unknown"}
+	};
+
+	if (strcmp(before, after) == 0)
+		return true;
+	for (int i = 0; i < lengthof(steps); i++)
+		if (strcmp(before, steps[i][0]) == 0 && strcmp(after, steps[i][1]) == 0)
+			return true;
+	return false;
+}
+
+/* What an effect is never changes; attempts only rise, and so do holders. */
+Datum
+effect_guard_ledger(PG_FUNCTION_ARGS)
+{
+	static const char *const fixed[] = {"effect_key", "action", "target", "inputs", "created_at", NULL};
+	TriggerData *data = guard_data(fcinfo);
+	int64		old_attempt = guard_int(data, data->tg_trigtuple, "attempt", INT4OID);
+	int64		new_attempt = guard_int(data, data->tg_newtuple, "attempt", INT4OID);
+	char	   *before = guard_label(data, data->tg_trigtuple, "state");
+	char	   *after = guard_label(data, data->tg_newtuple, "state");
+
+	guard_unchanged(data, fixed);
+	if (new_attempt < old_attempt)
+		guard_refuse(data, "attempts are only counted up");
+	if (new_attempt == old_attempt &&
+		!(guard_same(data, "fencing_token") && guard_same(data, "job_key")))
+		guard_refuse(data, "another holder makes another attempt");
+	if (new_attempt > old_attempt && strcmp(before, "claimed") != 0)
+		guard_refuse(data, psprintf("no attempt may follow one that is %s", before));
+	if (!guard_step_allowed(before, after))
+		guard_refuse(data, psprintf("an effect that is %s does not become %s", before, after));
+	return PointerGetDatum(data->tg_newtuple);
+}
+
+/* What is known of an unknown effect stays until the effect is not unknown. */
+Datum
+effect_guard_unknown(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = guard_data(fcinfo);
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	bool		isnull;
+	Datum		key = guard_value(data, data->tg_trigtuple, "effect_key", &isnull);
+	uint64		unknown;
+
+	sql_open(&scope);
+	sql_arg(&args, key, isnull);
+	unknown = sql_read(&guard_effect_state, &args);
+	sql_close(&scope);
+	if (unknown > 0)
+		guard_refuse(data, "its effect is still unknown");
+	return PointerGetDatum(data->tg_trigtuple);
+}
+
+/* An epoch never goes down. */
+Datum
+effect_guard_cluster(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = guard_data(fcinfo);
+
+	if (guard_int(data, data->tg_newtuple, "epoch", INT8OID) <
+		guard_int(data, data->tg_trigtuple, "epoch", INT8OID))
+		guard_refuse(data, "the epoch never goes down");
+	return PointerGetDatum(data->tg_newtuple);
+}

@@ -1,0 +1,392 @@
+/*
+ * lease.c
+ *	  Who holds a job, under which token, until when.
+ *
+ * Nothing lives in backend memory: ownership is the token, never the session,
+ * so every call may come through another connection.
+ *
+ * What protects effect.lease is an advisory lock of class EFFECT_LOCK_JOB on a
+ * 64-bit hash of the job's key (a collision costs time, nothing else), held to
+ * the end of the transaction and taken before any row lock:
+ *
+ *		commit check of a fence		RowShare
+ *		renew, release				ShareUpdateExclusive
+ *		claim, revoke				Exclusive
+ *
+ * so a grant waits for commits that were found current, and commits wait for a
+ * grant in flight, but renewals and commits of one holder never meet.  A claim
+ * never hangs: it tries, then one claimer a job queues for a second.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "utils/builtins.h"
+
+#include "effect.h"
+
+PG_FUNCTION_INFO_V1(effect_renew_lease);
+PG_FUNCTION_INFO_V1(effect_release_lease);
+PG_FUNCTION_INFO_V1(effect_revoke_lease);
+
+static SqlPlan lease_select = {
+	"SELECT owner, fencing_token, lease_until, lease_for, firing, nonce, granted_at, xmin, ctid"
+	" FROM effect.lease WHERE job_key OPERATOR(pg_catalog.=) $1",
+	1, {TEXTOID}
+};
+
+static SqlPlan lease_extend = {
+	"UPDATE effect.lease SET lease_until = $2 WHERE job_key OPERATOR(pg_catalog.=) $1",
+	2, {TEXTOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan lease_free = {
+	"UPDATE effect.lease SET owner = NULL WHERE job_key OPERATOR(pg_catalog.=) $1",
+	1, {TEXTOID}
+};
+
+static SqlPlan run_close = {
+	"UPDATE effect.run SET outcome = $3::effect.run_outcome, ended_at = $4, detail = $5"
+	" WHERE job_key OPERATOR(pg_catalog.=) $1 AND fencing_token OPERATOR(pg_catalog.=) $2"
+	" AND outcome OPERATOR(pg_catalog.=) 'running'::effect.run_outcome",
+	5, {TEXTOID, INT8OID, TEXTOID, TIMESTAMPTZOID, JSONBOID}
+};
+
+static SqlPlan run_outcome = {
+	"SELECT outcome::pg_catalog.text FROM effect.run WHERE job_key OPERATOR(pg_catalog.=) $1"
+	" AND fencing_token OPERATOR(pg_catalog.=) $2",
+	2, {TEXTOID, INT8OID}
+};
+
+static SqlPlan run_came_back = {
+	"UPDATE effect.run SET outcome = 'fenced'::effect.run_outcome"
+	" WHERE job_key OPERATOR(pg_catalog.=) $1 AND fencing_token OPERATOR(pg_catalog.=) $2"
+	" AND outcome OPERATOR(pg_catalog.=) 'abandoned'::effect.run_outcome",
+	2, {TEXTOID, INT8OID}
+};
+
+static SqlPlan firing_insert = {
+	"INSERT INTO effect.firing (job_key, firing, fencing_token, finished_at)"
+	" VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+	4, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID}
+};
+
+uint64
+lease_hash(const char *job_key)
+{
+	return hash_bytes_extended((const unsigned char *) job_key, strlen(job_key), 0);
+}
+
+/* Take the job's lock; false only where "wait" is false and it is busy. */
+bool
+lease_lock(const char *job_key, LOCKMODE mode, bool wait)
+{
+	return lock_advisory(EFFECT_LOCK_JOB, lease_hash(job_key), mode, wait);
+}
+
+/*
+ * lease_read
+ *		The latest committed lease of a job, or our own uncommitted one.  As the
+ *		owner, inside a scope.  A job that never had a lease has token 0.
+ */
+void
+lease_read_in(SqlScope *scope, const char *job_key, Lease *lease)
+{
+	SqlArgs		args = {0};
+	Datum		value;
+	Datum		tid;
+
+	memset(lease, 0, sizeof(*lease));
+	sql_arg_text(&args, job_key);
+	if (sql_read(&lease_select, &args) == 0)
+		return;
+	lease->owner = sql_column_text(scope, 1);
+	sql_column(2, &value);
+	lease->token = DatumGetInt64(value);
+	lease->until = sql_column_time(3);
+	sql_column(4, &value);
+	lease->lease_for = *DatumGetIntervalP(value);
+	lease->firing = sql_column_text(scope, 5);
+	lease->nonce = sql_column_uuid(scope, 6);
+	lease->granted_at = sql_column_time(7);
+	sql_column(8, &value);
+	sql_column(9, &tid);
+	lease->ours = sql_is_ours("lease", DatumGetTransactionId(value),
+							  (ItemPointer) DatumGetPointer(tid));
+}
+
+void
+lease_read(const char *job_key, Lease *lease)
+{
+	SqlScope	scope;
+
+	sql_open(&scope);
+	lease_read_in(&scope, job_key, lease);
+	sql_close(&scope);
+}
+
+/* What a token is worth against the lease as it stands. */
+TokenStanding
+lease_standing(const Lease *lease, int64 token)
+{
+	if (token > lease->token)
+		return TOKEN_NEVER;
+	if (token == lease->token && lease->owner != NULL)
+		return TOKEN_CURRENT;
+	return TOKEN_SUPERSEDED;
+}
+
+/*
+ * lease_accepts
+ *		Read the lease; true: the token is current, false: it is superseded.  A
+ *		token that was never committed here raises LE003: it belongs to a claim
+ *		still open, or was lost with a failed-over server.
+ */
+bool
+lease_accepts(const char *job_key, int64 token, Lease *lease)
+{
+	lease_read(job_key, lease);
+	if (lease->token == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_EFFECT_NOT_FOUND),
+				 errmsg("job \"%s\" never had a lease in this database", job_key),
+				 errhint("Claim it first: SELECT * FROM effect.claim_lease(...).")));
+	switch (lease_standing(lease, token))
+	{
+		case TOKEN_CURRENT:
+			return true;
+		case TOKEN_SUPERSEDED:
+			return false;
+		case TOKEN_NEVER:
+			break;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_EFFECT_NOT_FOUND),
+			 errmsg("token " INT64_FORMAT " of job \"%s\" was never committed here", token, job_key),
+			 errdetail("The job's latest token is " INT64_FORMAT ".", lease->token),
+			 errhint("COMMIT the claim before using its token; after a failover, claim again.")));
+	pg_unreachable();
+}
+
+/*
+ * lease_refused
+ *		A superseded token came back.  If its run was written off as abandoned
+ *		it was slow, not dead: say so, once.
+ */
+void
+lease_refused(const char *job_key, int64 token, const char *what)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	JournalEntry entry = {.event = "fenced", .job_key = job_key, .token = token, .detail = what};
+
+	sql_open(&scope);
+	sql_arg_text(&args, job_key);
+	sql_arg(&args, Int64GetDatum(token), false);
+	if (sql_write(&run_came_back, &args) > 0)
+		journal_add(&entry);
+	sql_close(&scope);
+}
+
+/* When a lease taken or renewed now would end; 22023 for an absurd length. */
+TimestampTz
+lease_end(TimestampTz now, Interval *lease_for)
+{
+	TimestampTz until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+																TimestampTzGetDatum(now),
+																IntervalPGetDatum(lease_for)));
+
+	if (until <= now || until - now > EFFECT_MAX_INTERVAL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("lease_for must be positive and at most 366 days")));
+	return until;
+}
+
+/* Close a run that is still running; its detail is optional. */
+static void
+lease_close_run(const char *job_key, int64 token, const char *outcome, Jsonb *detail)
+{
+	SqlArgs		args = {0};
+
+	sql_arg_text(&args, job_key);
+	sql_arg(&args, Int64GetDatum(token), false);
+	sql_arg_text(&args, outcome);
+	sql_arg_time(&args, GetCurrentTimestamp());
+	sql_arg_jsonb(&args, detail);
+	(void) sql_write(&run_close, &args);
+}
+
+/*
+ * Take a run's lease away: its end, and its submitted effects, which are
+ * unknown from now on, are written in the same transaction.
+ */
+void
+lease_take_away(const char *job_key, const Lease *lease, const char *outcome, const char *event,
+				const char *reason)
+{
+	int			effects;
+	JournalEntry entry = {.event = event, .job_key = job_key, .token = lease->token};
+
+	lease_close_run(job_key, lease->token, outcome, NULL);
+	effects = ledger_abandon(job_key, lease->token, psprintf("the run was %s", outcome));
+	entry.detail = psprintf("held by %s until %s; %d effect(s) turned unknown; %s", lease->owner,
+							timestamptz_to_str(lease->until), effects, reason);
+	journal_add(&entry);
+}
+
+/*
+ * Lock the job as its holder and look: true where the token is current.  A
+ * superseded caller does not wait for anybody's lock.
+ */
+static bool
+lease_hold(const char *job_key, int64 token, Lease *lease)
+{
+	if (!lease_accepts(job_key, token, lease))
+		return false;
+	(void) lease_lock(job_key, ShareUpdateExclusiveLock, true);
+	return lease_accepts(job_key, token, lease);
+}
+
+/*
+ * effect.renew_lease(job_key, fencing_token, lease_for) -> timestamptz
+ *		The new end; NULL: fenced.  Never shortens; NULL lease_for: as claimed.
+ *		Errors: 22004, 22023, 25006, LE003.
+ */
+Datum
+effect_renew_lease(PG_FUNCTION_ARGS)
+{
+	char	   *job_key = arg_text(fcinfo, 0, "job_key", EFFECT_MAX_KEY);
+	int64		token = arg_token(fcinfo, 1);
+	Interval   *lease_for = PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2);
+	Lease		lease;
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	TimestampTz until;
+
+	if (lease_for)
+		(void) lease_end(GetCurrentTimestamp(), lease_for);
+	begin_writing("effect.renew_lease()");
+	if (!lease_hold(job_key, token, &lease))
+	{
+		lease_refused(job_key, token, "renew_lease");
+		PG_RETURN_NULL();
+	}
+	/* the clock is read after all waiting is over */
+	until = Max(lease_end(GetCurrentTimestamp(), lease_for ? lease_for : &lease.lease_for), lease.until);
+	sql_open(&scope);
+	sql_arg_text(&args, job_key);
+	sql_arg_time(&args, until);
+	(void) sql_write(&lease_extend, &args);
+	sql_close(&scope);
+	PG_RETURN_TIMESTAMPTZ(until);
+}
+
+/* Did this run already end so?  Then a repeated release is no news. */
+static bool
+lease_ended_so(const char *job_key, int64 token, const char *outcome)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	char	   *found = NULL;
+
+	sql_open(&scope);
+	sql_arg_text(&args, job_key);
+	sql_arg(&args, Int64GetDatum(token), false);
+	if (sql_read(&run_outcome, &args) > 0)
+		found = sql_column_text(&scope, 1);
+	sql_close(&scope);
+	return found != NULL && strcmp(found, outcome) == 0;
+}
+
+/* Write the end of a run, and of its firing where it finished one. */
+static void
+lease_end_run(const char *job_key, const Lease *lease, const char *outcome, Jsonb *detail)
+{
+	SqlScope	scope;
+	SqlArgs		free_args = {0};
+	SqlArgs		firing_args = {0};
+
+	sql_open(&scope);
+	sql_arg_text(&free_args, job_key);
+	(void) sql_write(&lease_free, &free_args);
+	lease_close_run(job_key, lease->token, outcome, detail);
+	if (lease->firing != NULL && strcmp(outcome, "finished") == 0)
+	{
+		sql_arg_text(&firing_args, job_key);
+		sql_arg_text(&firing_args, lease->firing);
+		sql_arg(&firing_args, Int64GetDatum(lease->token), false);
+		sql_arg_time(&firing_args, GetCurrentTimestamp());
+		(void) sql_write(&firing_insert, &firing_args);
+	}
+	sql_close(&scope);
+}
+
+/*
+ * effect.release_lease(job_key, fencing_token, outcome, detail) -> boolean
+ *		The normal end of a run, also inside its fenced transaction.  false:
+ *		fenced; releasing again with the same outcome is true again.
+ *		Errors: 22004, 22023 (an outcome a caller cannot give), 25006, LE003.
+ */
+Datum
+effect_release_lease(PG_FUNCTION_ARGS)
+{
+	char	   *job_key = arg_text(fcinfo, 0, "job_key", EFFECT_MAX_KEY);
+	int64		token = arg_token(fcinfo, 1);
+	char	   *outcome = arg_enum(fcinfo, 2, "outcome");
+	Jsonb	   *detail = arg_jsonb(fcinfo, 3, "detail");
+	Lease		lease;
+
+	if (strcmp(outcome, "finished") != 0 && strcmp(outcome, "failed") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a run cannot be released as %s", outcome),
+				 errhint("The outcome of a release is finished or failed.")));
+	begin_writing("effect.release_lease()");
+	if (lease_hold(job_key, token, &lease))
+	{
+		lease_end_run(job_key, &lease, outcome, detail);
+		PG_RETURN_BOOL(true);
+	}
+	if (token == lease.token && lease_ended_so(job_key, token, outcome))
+		PG_RETURN_BOOL(true);
+	lease_refused(job_key, token, "release_lease");
+	PG_RETURN_BOOL(false);
+}
+
+/*
+ * effect.revoke_lease(job_key, reason) -> bigint
+ *		Operator: fence the holder now.  The token revoked; NULL: nobody held
+ *		it.  Waits for fenced commits in flight (lock_timeout bounds that).
+ *		Errors: 22004, 22023, 25006, LE003.
+ */
+Datum
+effect_revoke_lease(PG_FUNCTION_ARGS)
+{
+	char	   *job_key = arg_text(fcinfo, 0, "job_key", EFFECT_MAX_KEY);
+	char	   *reason = arg_text(fcinfo, 1, "reason", EFFECT_MAX_REASON);
+	Lease		lease;
+	SqlScope	scope;
+	SqlArgs		args = {0};
+
+	begin_writing("effect.revoke_lease()");
+	(void) lease_lock(job_key, ExclusiveLock, true);
+	sql_open(&scope);
+	lease_read_in(&scope, job_key, &lease);
+	if (lease.owner != NULL)
+	{
+		sql_arg_text(&args, job_key);
+		(void) sql_write(&lease_free, &args);
+		lease_take_away(job_key, &lease, "revoked", "revoked", reason);
+		cluster_flush_commit();
+	}
+	sql_close(&scope);
+	if (lease.token == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_EFFECT_NOT_FOUND),
+				 errmsg("job \"%s\" never had a lease in this database", job_key),
+				 errhint("See the view effect.leases.")));
+	if (lease.owner == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64(lease.token);
+}

@@ -1,0 +1,423 @@
+/*
+ * ledger.c
+ *	  One effect as the ledger holds it: reading, writing and answering.
+ *
+ * Nothing lives here between calls.  A ledger row is protected by its row lock,
+ * a key that has no row yet by EFFECT_LOCK_KEY, held only from the look to the
+ * insert, so that nobody ever waits in the middle of an INSERT.  Locks are
+ * taken in the order job, ledger row, unknown, journal.
+ *
+ * The reading rule: an effect submitted under a token that is not its job's
+ * current one (or, without a job, past its time) is unknown, whether or not
+ * anyone has written that down.  ledger_read() finds out who is alive,
+ * ledger_is_unknown() applies the rule, the next touch writes it down.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+
+#include "effect.h"
+
+/* What one takeover writes down at most; the reading rule covers the rest. */
+#define LEDGER_ABANDON_MAX "1000"
+
+static const char *const ledger_states[] = {"claimed", "submitted", "unknown", "done"};
+
+static const char *const ledger_verdicts[] = {
+	"reserved", "go", "go_after_commit", "apply", "done", "closed", "busy", "unknown", "fenced"
+};
+
+#define LEDGER_SELECT \
+	"SELECT action, target, job_key, run_id, fencing_token, highest_token, attempt," \
+	" state::pg_catalog.text, held, ending, reason, terms_shown, response, nonce, busy_until," \
+	" submitted_at, updated_at, xmin, ctid FROM effect.ledger" \
+	" WHERE effect_key OPERATOR(pg_catalog.=) $1"
+
+static SqlPlan ledger_select = {LEDGER_SELECT, 1, {UUIDOID}};
+static SqlPlan ledger_lock = {LEDGER_SELECT " FOR UPDATE", 1, {UUIDOID}};
+static SqlPlan ledger_lock_skip = {LEDGER_SELECT " FOR UPDATE SKIP LOCKED", 1, {UUIDOID}};
+
+static SqlPlan ledger_insert_row = {
+	"INSERT INTO effect.ledger (effect_key, job_key, run_id, fencing_token, highest_token, attempt,"
+	" state, held, ending, reason, terms_shown, response, nonce, busy_until, submitted_at,"
+	" updated_at, created_at, action, target, inputs)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7::effect.effect_state, $8, $9, $10, $11, $12, $13, $14,"
+	" $15, $16, $16, $17, $18, $19) ON CONFLICT DO NOTHING",
+	19, {UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
+		TEXTOID, JSONBOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
+	TEXTOID, JSONBOID}
+};
+
+/* Columns that do not change keep their value, so that this stays HOT. */
+static SqlPlan ledger_update_row = {
+	"UPDATE effect.ledger SET job_key = $2, run_id = $3, fencing_token = $4, highest_token = $5,"
+	" attempt = $6, state = $7::effect.effect_state, held = $8, ending = $9, reason = $10,"
+	" terms_shown = $11, response = $12, nonce = $13, busy_until = $14, submitted_at = $15,"
+	" updated_at = $16 WHERE effect_key OPERATOR(pg_catalog.=) $1",
+	16, {UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
+	TEXTOID, JSONBOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan unknown_upsert = {
+	"INSERT INTO effect.unknown AS u (effect_key, since, reason, next_check, late_answer)"
+	" VALUES ($1, $2, $3, $2, $4) ON CONFLICT (effect_key) DO UPDATE"
+	" SET late_answer = COALESCE(EXCLUDED.late_answer, u.late_answer)",
+	4, {UUIDOID, TIMESTAMPTZOID, TEXTOID, JSONBOID}
+};
+
+static SqlPlan unknown_delete = {
+	"DELETE FROM effect.unknown WHERE effect_key OPERATOR(pg_catalog.=) $1",
+	1, {UUIDOID}
+};
+
+/* A thief never waits for a row: the old holder may hold it and wait for us. */
+static SqlPlan ledger_abandon_run = {
+	"WITH open AS (SELECT effect_key FROM effect.ledger"
+	"   WHERE job_key OPERATOR(pg_catalog.=) $1 AND fencing_token OPERATOR(pg_catalog.=) $2"
+	"   AND state OPERATOR(pg_catalog.=) 'submitted'::effect.effect_state"
+	"   LIMIT " LEDGER_ABANDON_MAX " FOR UPDATE SKIP LOCKED),"
+	" lost AS (UPDATE effect.ledger AS l SET state = 'unknown'::effect.effect_state,"
+	"   updated_at = $3 FROM open AS o WHERE l.effect_key OPERATOR(pg_catalog.=) o.effect_key"
+	"   RETURNING l.effect_key)"
+	" INSERT INTO effect.unknown (effect_key, since, reason, next_check)"
+	" SELECT effect_key, $3, $4, $3 FROM lost ON CONFLICT (effect_key) DO NOTHING",
+	4, {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID}
+};
+
+/* The state of this label. */
+static EffectState
+ledger_state(const char *label)
+{
+	for (int i = 0; i < lengthof(ledger_states); i++)
+		if (strcmp(label, ledger_states[i]) == 0)
+			return (EffectState) i;
+	elog(ERROR, "unexpected effect state \"%s\"", label);
+	pg_unreachable();
+}
+
+static int64
+ledger_column_int(int column)
+{
+	Datum		value;
+
+	if (!sql_column(column, &value))
+		return 0;
+	return SPI_gettypeid(SPI_tuptable->tupdesc, column) == INT4OID
+		? DatumGetInt32(value) : DatumGetInt64(value);
+}
+
+/* The row of the last result, in the order of LEDGER_SELECT. */
+static void
+ledger_from_columns(SqlScope *scope, Effect *effect)
+{
+	Datum		value;
+	Datum		tid;
+
+	effect->action = sql_column_text(scope, 1);
+	effect->target = sql_column_text(scope, 2);
+	effect->job_key = sql_column_text(scope, 3);
+	effect->run_id = sql_column_text(scope, 4);
+	effect->token = ledger_column_int(5);
+	effect->highest_token = ledger_column_int(6);
+	effect->attempt = (int) ledger_column_int(7);
+	effect->state = ledger_state(sql_column_text(scope, 8));
+	sql_column(9, &value);
+	effect->held = DatumGetBool(value);
+	effect->ending = sql_column_text(scope, 10);
+	effect->reason = sql_column_text(scope, 11);
+	effect->terms_shown = sql_column_text(scope, 12);
+	effect->response = sql_column_jsonb(scope, 13);
+	effect->nonce = sql_column_uuid(scope, 14);
+	effect->busy_until = sql_column_time(15);
+	effect->submitted_at = sql_column_time(16);
+	effect->updated_at = sql_column_time(17);
+	sql_column(18, &value);
+	sql_column(19, &tid);
+	effect->ours = sql_is_ours("ledger", DatumGetTransactionId(value),
+							   (ItemPointer) DatumGetPointer(tid));
+}
+
+/* Who could still act on it, and until when? */
+static void
+ledger_find_holder(SqlScope *scope, Effect *effect)
+{
+	Lease		lease;
+
+	if (effect->state == STATE_DONE)
+		return;
+	if (effect->job_key == NULL)
+	{
+		effect->alive = effect->busy_until > GetCurrentTimestamp();
+		effect->holder_until = effect->busy_until;
+		return;
+	}
+	lease_read_in(scope, effect->job_key, &lease);
+	effect->alive = lease_standing(&lease, effect->token) == TOKEN_CURRENT;
+	effect->holder = lease.owner;
+	effect->holder_until = lease.until;
+}
+
+/* The state as it reads, the reading rule applied. */
+static EffectState
+ledger_reads_as(const Effect *effect)
+{
+	return ledger_is_unknown(effect) ? STATE_UNKNOWN : effect->state;
+}
+
+const char *
+ledger_state_label(const Effect *effect)
+{
+	return ledger_states[ledger_reads_as(effect)];
+}
+
+/*
+ * ledger_read
+ *		Read an effect by its key, locking its row or not.  false: there is no
+ *		such row or, with LOCK_SKIP, somebody has it locked.
+ */
+bool
+ledger_read(const pg_uuid_t *key, EffectLock lock, Effect *effect)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	uint64		rows;
+
+	memset(effect, 0, sizeof(*effect));
+	effect->key = *key;
+	sql_open(&scope);
+	sql_arg_uuid(&args, key);
+	if (lock == LOCK_NONE)
+		rows = sql_read(&ledger_select, &args);
+	else
+		rows = sql_write(lock == LOCK_WAIT ? &ledger_lock : &ledger_lock_skip, &args);
+	if (rows > 0)
+	{
+		ledger_from_columns(&scope, effect);
+		ledger_find_holder(&scope, effect);
+	}
+	sql_close(&scope);
+	return rows > 0;
+}
+
+/* Submitted, and nobody is left who could say how it went. */
+bool
+ledger_is_unknown(const Effect *effect)
+{
+	return effect->state == STATE_UNKNOWN || (effect->state == STATE_SUBMITTED && !effect->alive);
+}
+
+/* What INSERT and UPDATE have in common: $1 to $16. */
+static void
+ledger_args(SqlArgs *args, Effect *effect)
+{
+	effect->updated_at = GetCurrentTimestamp();
+	sql_arg_uuid(args, &effect->key);
+	sql_arg_text(args, effect->job_key);
+	sql_arg_text(args, effect->run_id);
+	sql_arg(args, Int64GetDatum(effect->token), false);
+	sql_arg(args, Int64GetDatum(effect->highest_token), effect->highest_token == 0);
+	sql_arg(args, Int32GetDatum(effect->attempt), false);
+	sql_arg_text(args, ledger_states[effect->state]);
+	sql_arg(args, BoolGetDatum(effect->held), false);
+	sql_arg_text(args, effect->ending);
+	sql_arg_text(args, effect->reason);
+	sql_arg_text(args, effect->terms_shown);
+	sql_arg_jsonb(args, effect->response);
+	sql_arg_uuid(args, effect->nonce);
+	sql_arg_time(args, effect->busy_until);
+	sql_arg_time(args, effect->submitted_at);
+	sql_arg_time(args, effect->updated_at);
+}
+
+/*
+ * ledger_insert
+ *		Insert a new effect unless there is one, or someone is inserting one
+ *		this instant.  Never waits: a rival's open INSERT is seen through a
+ *		dirty snapshot, and the key's lock, held from that look to the insert,
+ *		keeps another rival from coming in between.
+ */
+SqlProbe
+ledger_insert(Effect *effect)
+{
+	uint64		hash;
+	SqlProbe	found;
+
+	memcpy(&hash, effect->key.data, sizeof(hash));
+	if (!lock_advisory(EFFECT_LOCK_KEY, hash, ExclusiveLock, false))
+		return PROBE_IN_FLIGHT;
+	found = sql_probe_key(&effect->key, false);
+	if (found == PROBE_ABSENT)
+	{
+		SqlScope	scope;
+		SqlArgs		args = {0};
+
+		sql_open(&scope);
+		ledger_args(&args, effect);
+		sql_arg_text(&args, effect->action);
+		sql_arg_text(&args, effect->target);
+		sql_arg_jsonb(&args, effect->inputs);
+		if (sql_write(&ledger_insert_row, &args) == 0)
+			found = PROBE_PRESENT;
+		sql_close(&scope);
+	}
+	unlock_advisory(EFFECT_LOCK_KEY, hash, ExclusiveLock);
+	return found;
+}
+
+/* Write an effect back.  The caller has its row locked. */
+void
+ledger_write(Effect *effect)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+
+	sql_open(&scope);
+	ledger_args(&args, effect);
+	(void) sql_write(&ledger_update_row, &args);
+	sql_close(&scope);
+}
+
+/*
+ * ledger_set_unknown
+ *		Write down that nobody knows, or add a late answer to what is known of
+ *		an unknown effect.  The caller has its row locked.
+ */
+void
+ledger_set_unknown(Effect *effect, const char *reason, Jsonb *late_answer)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	JournalEntry entry = {.event = "unknown", .job_key = effect->job_key, .token = effect->token,
+	.key = &effect->key, .attempt = effect->attempt, .detail = reason};
+	bool		news = effect->state != STATE_UNKNOWN;
+
+	if (news)
+	{
+		effect->state = STATE_UNKNOWN;
+		ledger_write(effect);
+	}
+	sql_open(&scope);
+	sql_arg_uuid(&args, &effect->key);
+	sql_arg_time(&args, GetCurrentTimestamp());
+	sql_arg_text(&args, reason);
+	sql_arg_jsonb(&args, late_answer);
+	(void) sql_write(&unknown_upsert, &args);
+	if (news)
+		journal_add(&entry);
+	sql_close(&scope);
+}
+
+/* The effect is unknown no more. */
+void
+ledger_clear_unknown(const pg_uuid_t *key)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+
+	sql_open(&scope);
+	sql_arg_uuid(&args, key);
+	(void) sql_write(&unknown_delete, &args);
+	sql_close(&scope);
+}
+
+/*
+ * ledger_abandon
+ *		A run's lease is taken away: its submitted effects are unknown.  Skips
+ *		rows that are locked and stops at a thousand; how many were written.
+ *		Inside a scope.
+ */
+int
+ledger_abandon(const char *job_key, int64 token, const char *reason)
+{
+	SqlArgs		args = {0};
+
+	sql_arg_text(&args, job_key);
+	sql_arg(&args, Int64GetDatum(token), false);
+	sql_arg_time(&args, GetCurrentTimestamp());
+	sql_arg_text(&args, reason);
+	return (int) sql_write(&ledger_abandon_run, &args);
+}
+
+/* LE003: no effect of this key. */
+void
+ledger_missing(const pg_uuid_t *key)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_EFFECT_NOT_FOUND),
+			 errmsg("no effect has the key %s",
+					DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(key)))),
+			 errhint("Use the effect_key that claim_effect or begin_effect returned; COMMIT it first.")));
+	pg_unreachable();
+}
+
+/* What a caller is told of an effect that has ended, and why. */
+EffectVerdict
+ledger_done_verdict(const Effect *effect, char **detail)
+{
+	if (strcmp(effect->ending, "closed") == 0)
+	{
+		*detail = effect->reason;
+		return VERDICT_CLOSED;
+	}
+	*detail = strcmp(effect->ending, "resolved") == 0 ? "resolved" : NULL;
+	return VERDICT_DONE;
+}
+
+/*
+ * The columns of an answer, in the order of the surface.  The token is shown
+ * to those whose attempt it is; an effect with no row yet has attempt 0.
+ */
+static void
+ledger_columns(TupleDesc desc, const Effect *effect, EffectVerdict verdict, const char *detail,
+			   Datum *values, bool *nulls)
+{
+	bool		theirs = verdict == VERDICT_BUSY || verdict == VERDICT_UNKNOWN ||
+		verdict == VERDICT_FENCED;
+	bool		ended = verdict == VERDICT_DONE || verdict == VERDICT_CLOSED;
+
+	values[0] = enum_datum(TupleDescAttr(desc, 0)->atttypid, ledger_verdicts[verdict]);
+	values[1] = UUIDPGetDatum(&effect->key);
+	nulls[2] = effect->attempt == 0 || theirs;
+	values[2] = Int64GetDatum(effect->token);
+	nulls[3] = nulls[4] = effect->attempt == 0;
+	values[3] = nulls[3] ? (Datum) 0 : enum_datum(TupleDescAttr(desc, 3)->atttypid, ledger_state_label(effect));
+	values[4] = Int32GetDatum(effect->attempt);
+	nulls[5] = !ended || effect->response == NULL;
+	values[5] = JsonbPGetDatum(effect->response);
+	nulls[6] = detail == NULL;
+	values[6] = detail ? CStringGetTextDatum(detail) : (Datum) 0;
+}
+
+/* One answer, as the result of a function that returns one row. */
+Datum
+ledger_answer(FunctionCallInfo fcinfo, const Effect *effect, EffectVerdict verdict, const char *detail)
+{
+	TupleDesc	desc;
+	Datum		values[7];
+	bool		nulls[7] = {false};
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	desc = BlessTupleDesc(desc);
+	ledger_columns(desc, effect, verdict, detail, values, nulls);
+	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
+}
+
+/* One answer of several; with the target it is about, where that is a column. */
+void
+ledger_answer_row(FunctionCallInfo fcinfo, const Effect *effect, EffectVerdict verdict,
+				  const char *detail, const char *target)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum		values[8];
+	bool		nulls[8] = {false};
+
+	ledger_columns(result->setDesc, effect, verdict, detail, values, nulls);
+	if (target != NULL)
+		values[7] = CStringGetTextDatum(target);
+	tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
+}
