@@ -17,6 +17,7 @@
 #include "nodes/params.h"
 #include "postmaster/bgworker.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
 #include "effect.h"
 
@@ -28,6 +29,8 @@ PG_FUNCTION_INFO_V1(effect_explain_effect);
 
 /* A row that appears and vanishes under us more often than this is busy. */
 #define ATTEMPT_MAX_TRIES	10
+
+static char attempt_locked[] = "another transaction has it locked at this instant";
 
 /* Who asks, and for what */
 typedef struct Attempt
@@ -177,6 +180,8 @@ attempt_busy_detail(const Effect *effect, const char *job_key, int64 token)
 static char *
 attempt_unknown_detail(const Effect *effect)
 {
+	if (effect->submitted_at == 0)
+		return "it was reopened: look at the far side, then effect.resolve_unknown()";
 	return psprintf("attempt %d was submitted at %s and may have happened: look at the far side, "
 					"then effect.resolve_unknown()", effect->attempt,
 					timestamptz_to_str(effect->submitted_at));
@@ -304,7 +309,7 @@ attempt_touch(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char
 	if (!ledger_read(key, LOCK_SKIP, effect))
 	{
 		(void) ledger_read(key, LOCK_NONE, effect);
-		*detail = "another transaction has it locked at this instant";
+		*detail = attempt_locked;
 		return VERDICT_BUSY;
 	}
 	verdict = attempt_judge(effect, attempt, detail);
@@ -446,6 +451,8 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	int			n;
 	char	  **targets;
 	Datum	   *inputs;
+	MemoryContext caller;
+	MemoryContext element;
 
 	attempt.action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
 	targets = arg_text_array(fcinfo, 1, "targets", EFFECT_MAX_TARGET, &n);
@@ -455,6 +462,8 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	begin_writing("effect.begin_effects()");
 	InitMaterializedSRF(fcinfo, 0);
 	attempt_check_run(&attempt);
+	element = AllocSetContextCreate(CurrentMemoryContext, "effect batch element", ALLOCSET_DEFAULT_SIZES);
+	caller = MemoryContextSwitchTo(element);
 	for (int i = 0; i < n; i++)
 	{
 		pg_uuid_t	key;
@@ -467,7 +476,10 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 		attempt_key(attempt.action, attempt.target, attempt.inputs, &key);
 		verdict = attempt_run(&key, &attempt, &effect, &detail);
 		ledger_answer_row(fcinfo, &effect, verdict, detail, targets[i]);
+		MemoryContextReset(element);
 	}
+	MemoryContextSwitchTo(caller);
+	MemoryContextDelete(element);
 	return (Datum) 0;
 }
 
@@ -545,14 +557,15 @@ effect_submit_effect(PG_FUNCTION_ARGS)
 	char	   *detail;
 
 	begin_writing("effect.submit_effect()");
-	if (!ledger_read(key, LOCK_SKIP, &effect))
-	{
-		if (!ledger_read(key, LOCK_NONE, &effect))
-			ledger_missing(key);
-		return ledger_answer(fcinfo, &effect, VERDICT_BUSY,
-							 "another transaction has it locked at this instant");
-	}
+	if (!ledger_read(key, LOCK_NONE, &effect))
+		ledger_missing(key);
 	verdict = attempt_judge_submit(&effect, token, nonce, &detail);
+	if (verdict == VERDICT_GO && effect.state == STATE_CLAIMED)
+	{
+		if (!ledger_read(key, LOCK_SKIP, &effect))
+			return ledger_answer(fcinfo, &effect, VERDICT_BUSY, attempt_locked);
+		verdict = attempt_judge_submit(&effect, token, nonce, &detail);
+	}
 	if (verdict == VERDICT_FENCED && effect.job_key != NULL)
 		lease_refused(effect.job_key, token, "submit_effect");
 	if (verdict != VERDICT_GO)

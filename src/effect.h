@@ -135,7 +135,7 @@ extern pg_uuid_t *arg_uuid(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *arg_enum(FunctionCallInfo fcinfo, int n, const char *name);
 extern void arg_check_text(const char *value, const char *name, int max_bytes);
 extern void arg_check_jsonb(Jsonb *value, const char *name);
-extern void arg_missing(const char *name) pg_attribute_noreturn();
+extern void arg_missing(const char *name);
 extern Datum enum_datum(Oid type, const char *label);
 extern Datum *arg_array(FunctionCallInfo fcinfo, int argument, const char *name, int *n);
 extern char **arg_text_array(FunctionCallInfo fcinfo, int argument, const char *name,
@@ -246,7 +246,7 @@ extern void ledger_write(Effect *effect);
 extern void ledger_set_unknown(Effect *effect, const char *reason, Jsonb *late_answer);
 extern bool ledger_is_unknown(const Effect *effect);
 extern void ledger_clear_unknown(const pg_uuid_t *key);
-extern void ledger_missing(const pg_uuid_t *key) pg_attribute_noreturn();
+extern void ledger_missing(const pg_uuid_t *key);
 extern int	ledger_abandon(const char *job_key, int64 token, const char *reason);
 extern Datum ledger_answer(FunctionCallInfo fcinfo, const Effect *effect,
 						   EffectVerdict verdict, const char *detail);

@@ -75,7 +75,7 @@ outcome_keep_late(Effect *effect, int64 token, const char *event, Jsonb *evidenc
 	bool		own = token == effect->token;
 
 	if (ledger_is_unknown(effect))
-		ledger_set_unknown(effect, "its holder was superseded", own ? evidence : NULL);
+		ledger_set_unknown(effect, "its holder was superseded", evidence);
 	if (effect->job_key != NULL && own)
 		lease_refused(effect->job_key, token, event);
 	*detail = psprintf("token " INT64_FORMAT " is superseded; what you say is kept as evidence", token);
@@ -153,6 +153,9 @@ outcome_complete(const pg_uuid_t *key, int64 token, Jsonb *response, Effect *eff
 	*detail = NULL;
 	if (!ledger_read(key, LOCK_NONE, effect))
 		ledger_missing(key);
+	if (effect->state == STATE_DONE && strcmp(effect->ending, "completed") == 0 &&
+		effect->token == token)
+		return ledger_done_verdict(effect, detail); /* a repeat takes no lock */
 	if (effect->job_key != NULL && effect->state != STATE_DONE && attempt_stands_alone())
 		job_locked = lease_lock(effect->job_key, RowShareLock, true);
 	outcome_lock(key, effect);
