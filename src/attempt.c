@@ -57,7 +57,7 @@ typedef struct Attempt
 bool
 attempt_stands_alone(void)
 {
-	if (IsTransactionBlock() || IsSubTransaction() || IsBackgroundWorker ||
+	if (IsTransactionBlock() || IsSubTransaction() || compat_in_background_worker() ||
 		(MyXactFlags & XACT_FLAGS_PIPELINING))
 		return false;
 	for (ErrorContextCallback *context = error_context_stack; context; context = context->previous)

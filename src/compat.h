@@ -16,6 +16,10 @@
 #include "varatt.h"
 #endif
 
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
+#include "utils/acl.h"
+
 /* 16 folded pg_class_ownercheck() and its kin into one */
 #if PG_VERSION_NUM >= 160000
 #define compat_owns_relation(relid, roleid) \
@@ -27,6 +31,13 @@
 	pg_class_ownercheck((relid), (roleid))
 #define compat_may_execute(funcid, roleid) \
 	(pg_proc_aclcheck((funcid), (roleid), ACL_EXECUTE) == ACLCHECK_OK)
+#endif
+
+/* 17 asks the process for its type */
+#if PG_VERSION_NUM >= 170000
+#define compat_in_background_worker() AmBackgroundWorkerProcess()
+#else
+#define compat_in_background_worker() IsBackgroundWorker
 #endif
 
 /* 18 gave index scans a slot for instrumentation */
