@@ -82,9 +82,12 @@ static SqlPlan ledger_abandon_run = {
 	"   LIMIT " LEDGER_ABANDON_MAX " FOR UPDATE SKIP LOCKED),"
 	" lost AS (UPDATE effect.ledger AS l SET state = 'unknown'::effect.effect_state,"
 	"   updated_at = $3 FROM open AS o WHERE l.effect_key OPERATOR(pg_catalog.=) o.effect_key"
-	"   RETURNING l.effect_key)"
-	" INSERT INTO effect.unknown (effect_key, since, reason, next_check)"
-	" SELECT effect_key, $3, $4, $3 FROM lost ON CONFLICT (effect_key) DO NOTHING",
+	"   RETURNING l.effect_key, l.attempt),"
+	" noted AS (INSERT INTO effect.unknown (effect_key, since, reason, next_check)"
+	"   SELECT effect_key, $3, $4, $3 FROM lost ON CONFLICT (effect_key) DO NOTHING)"
+	" INSERT INTO effect.journal_entry"
+	"   (at, event, job_key, fencing_token, effect_key, attempt, detail, role_name)"
+	" SELECT $3, 'unknown', $1, $2, effect_key, attempt, $4, SESSION_USER FROM lost",
 	4, {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID}
 };
 
@@ -214,7 +217,6 @@ ledger_is_unknown(const Effect *effect)
 static void
 ledger_args(SqlArgs *args, Effect *effect)
 {
-	effect->updated_at = GetCurrentTimestamp();
 	sql_arg_uuid(args, &effect->key);
 	sql_arg_text(args, effect->job_key);
 	sql_arg_text(args, effect->run_id);
@@ -255,6 +257,8 @@ ledger_insert(Effect *effect)
 		SqlScope	scope;
 		SqlArgs		args = {0};
 
+		/* one reading of the clock: nothing is submitted before it is created */
+		effect->updated_at = effect->submitted_at ? effect->submitted_at : GetCurrentTimestamp();
 		sql_open(&scope);
 		ledger_args(&args, effect);
 		sql_arg_text(&args, effect->action);
@@ -275,6 +279,7 @@ ledger_write(Effect *effect)
 	SqlScope	scope;
 	SqlArgs		args = {0};
 
+	effect->updated_at = GetCurrentTimestamp();
 	sql_open(&scope);
 	ledger_args(&args, effect);
 	(void) sql_write(&ledger_update_row, &args);
