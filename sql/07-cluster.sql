@@ -8,6 +8,7 @@ CREATE TABLE effect.cluster (
 	system_identifier	bigint NOT NULL,
 	timeline			integer NOT NULL,
 	database_oid		oid NOT NULL,
+	table_oid			oid NOT NULL,
 	epoch				bigint NOT NULL CHECK (epoch >= 0),
 	moved_at			timestamptz NOT NULL,
 	CONSTRAINT cluster_pkey PRIMARY KEY (only_row)

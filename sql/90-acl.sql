@@ -2,19 +2,19 @@
 
 CREATE FUNCTION effect.grant_worker(role name) RETURNS void
 	AS 'MODULE_PATHNAME', 'effect_grant_worker'
-	LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION effect.grant_worker(name) IS
 	'let a role claim jobs, attempt effects and fence its writes';
 
 CREATE FUNCTION effect.grant_operator(role name) RETURNS void
 	AS 'MODULE_PATHNAME', 'effect_grant_operator'
-	LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION effect.grant_operator(name) IS
 	'let a role revoke leases, resolve unknown effects and read everything about them';
 
 CREATE FUNCTION effect.grant_monitor(role name) RETURNS void
 	AS 'MODULE_PATHNAME', 'effect_grant_monitor'
-	LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION effect.grant_monitor(name) IS
 	'let a role read the views, without inputs, terms, responses and evidence';
 

@@ -65,12 +65,15 @@ acl_grant_functions(const char *functions, const char *role)
 	acl_grant(psprintf("EXECUTE ON FUNCTION %s", functions), role);
 }
 
-/* What every set has; a role that does not exist raises 42704. */
+/* What every set has; NULL raises 22004, a role that does not exist 42704. */
 static char *
 acl_begin(FunctionCallInfo fcinfo)
 {
-	char	   *role = NameStr(*PG_GETARG_NAME(0));
+	char	   *role;
 
+	if (PG_ARGISNULL(0))
+		arg_missing("role");
+	role = NameStr(*PG_GETARG_NAME(0));
 	(void) get_role_oid(role, false);
 	SPI_connect();
 	acl_grant("USAGE ON SCHEMA effect", role);
@@ -85,7 +88,7 @@ acl_grant_views(const char *role)
 	acl_grant(psprintf("SELECT ON %s", acl_views), role);
 }
 
-/* effect.grant_worker(role) -> void.  42704 no such role, 42501 not the owner. */
+/* effect.grant_worker(role) -> void.  22004, 42704 no such role, 42501 not the owner. */
 Datum
 effect_grant_worker(PG_FUNCTION_ARGS)
 {

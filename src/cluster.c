@@ -2,10 +2,11 @@
  * cluster.c
  *	  Where are we, and from which number do tokens count here?
  *
- * effect.cluster holds one row: system identifier, timeline and database the
- * tokens were last counted at, and the epoch.  A promotion, a recovery to a
- * point, a restore and pg_upgrade all change one of the three, and each may
- * have forgotten grants that the old place made.  So at a session's first call
+ * effect.cluster holds one row: system identifier, timeline, database and table
+ * the tokens were last counted at, and the epoch.  A promotion, a recovery to a
+ * point, a restore (also into the database it came from: the table is another)
+ * and pg_upgrade all change one of the four, and each may have forgotten grants
+ * that the old place made.  So at a session's first call
  * that writes, the row is compared with where we are; where they differ, the
  * epoch rises and every lease is freed, under EFFECT_LOCK_CLUSTER.
  *
@@ -39,6 +40,7 @@ typedef struct Place
 	int64		system_identifier;
 	int32		timeline;
 	Oid			database;
+	Oid			table;
 	int64		epoch;
 	bool		ours;			/* written by this transaction */
 } Place;
@@ -46,21 +48,21 @@ typedef struct Place
 static Oid	cluster_known = InvalidOid; /* the effect.cluster we found right */
 
 static SqlPlan cluster_select = {
-	"SELECT system_identifier, timeline, database_oid, epoch, xmin, ctid FROM effect.cluster"
+	"SELECT system_identifier, timeline, database_oid, table_oid, epoch, xmin, ctid FROM effect.cluster"
 	" WHERE only_row",
 	0
 };
 
 static SqlPlan cluster_insert = {
-	"INSERT INTO effect.cluster (system_identifier, timeline, database_oid, epoch, moved_at)"
-	" VALUES ($1, $2, $3, $4, $5)",
-	5, {INT8OID, INT4OID, OIDOID, INT8OID, TIMESTAMPTZOID}
+	"INSERT INTO effect.cluster (system_identifier, timeline, database_oid, table_oid, epoch, moved_at)"
+	" VALUES ($1, $2, $3, $4, $5, $6)",
+	6, {INT8OID, INT4OID, OIDOID, OIDOID, INT8OID, TIMESTAMPTZOID}
 };
 
 static SqlPlan cluster_update = {
 	"UPDATE effect.cluster SET system_identifier = $1, timeline = $2, database_oid = $3,"
-	" epoch = $4, moved_at = $5 WHERE only_row",
-	5, {INT8OID, INT4OID, OIDOID, INT8OID, TIMESTAMPTZOID}
+	" table_oid = $4, epoch = $5, moved_at = $6 WHERE only_row",
+	6, {INT8OID, INT4OID, OIDOID, OIDOID, INT8OID, TIMESTAMPTZOID}
 };
 
 /* A lease that was superseded where we come from may look current here. */
@@ -91,9 +93,11 @@ cluster_read(Place *place)
 	sql_column(3, &value);
 	place->database = DatumGetObjectId(value);
 	sql_column(4, &value);
-	place->epoch = DatumGetInt64(value);
+	place->table = DatumGetObjectId(value);
 	sql_column(5, &value);
-	sql_column(6, &tid);
+	place->epoch = DatumGetInt64(value);
+	sql_column(6, &value);
+	sql_column(7, &tid);
 	place->ours = sql_is_ours("cluster", DatumGetTransactionId(value),
 							  (ItemPointer) DatumGetPointer(tid));
 	return true;
@@ -106,13 +110,15 @@ cluster_here(Place *place)
 	place->system_identifier = (int64) GetSystemIdentifier();
 	place->timeline = (int32) GetWALInsertionTimeLine();
 	place->database = MyDatabaseId;
+	place->table = sql_relation("cluster");
 }
 
 static bool
 cluster_same(const Place *a, const Place *b)
 {
 	return a->system_identifier == b->system_identifier &&
-		a->timeline == b->timeline && a->database == b->database;
+		a->timeline == b->timeline &&
+		a->database == b->database && a->table == b->table;
 }
 
 /* Minutes since 2026-01-01 UTC: what a new epoch is at least. */
@@ -133,6 +139,7 @@ cluster_write(SqlPlan *plan, const Place *place)
 	sql_arg(&args, Int64GetDatum(place->system_identifier), false);
 	sql_arg(&args, Int32GetDatum(place->timeline), false);
 	sql_arg(&args, ObjectIdGetDatum(place->database), false);
+	sql_arg(&args, ObjectIdGetDatum(place->table), false);
 	sql_arg(&args, Int64GetDatum(place->epoch), false);
 	sql_arg_time(&args, GetCurrentTimestamp());
 	(void) sql_write(plan, &args);

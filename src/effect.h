@@ -36,12 +36,13 @@
 
 /*
  * Advisory locks of our own: field4 of the lock tag is the class.  Users' own
- * advisory locks have 1 (one 64-bit key) or 2 (two 32-bit keys) there.
+ * advisory locks have 1 (one 64-bit key) or 2 (two 32-bit keys) there.  Below
+ * 0x8000, since pg_locks shows the class as a smallint, in objsubid.
  */
-#define EFFECT_LOCK_JOB		0xEF01	/* a job's lease; modes: see lease.c */
-#define EFFECT_LOCK_QUEUE	0xEF02	/* the one claimer that may wait for a job */
-#define EFFECT_LOCK_KEY		0xEF03	/* the one caller that may insert a key */
-#define EFFECT_LOCK_CLUSTER	0xEF04	/* the one session that moves the epoch */
+#define EFFECT_LOCK_JOB		0x4F01	/* a job's lease; modes: see lease.c */
+#define EFFECT_LOCK_QUEUE	0x4F02	/* the one claimer that may wait for a job */
+#define EFFECT_LOCK_KEY		0x4F03	/* the one caller that may insert a key */
+#define EFFECT_LOCK_CLUSTER	0x4F04	/* the one session that moves the epoch */
 
 /* Same order as the labels in ledger.c */
 typedef enum EffectState

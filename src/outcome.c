@@ -125,15 +125,18 @@ outcome_warn_same_transaction(const Effect *effect)
 static EffectVerdict
 outcome_write_done(Effect *effect, Jsonb *response, bool job_locked)
 {
+	bool		was_unknown;
+
 	if (effect->state == STATE_SUBMITTED && effect->ours)
 		outcome_warn_same_transaction(effect);
-	if (effect->state == STATE_UNKNOWN)
-		ledger_clear_unknown(&effect->key);
+	was_unknown = effect->state == STATE_UNKNOWN;
 	effect->state = STATE_DONE;
 	effect->ending = "completed";
 	effect->response = response;
 	effect->held = false;
 	ledger_write(effect);
+	if (was_unknown)
+		ledger_clear_unknown(&effect->key);
 	if (effect->job_key != NULL && !job_locked)
 		fence_add(effect->job_key, effect->token);
 	return VERDICT_DONE;
@@ -384,6 +387,7 @@ effect_close_effect(PG_FUNCTION_ARGS)
 		effect.held = false;
 		ledger_write(&effect);
 		outcome_journal(&effect, "closed", effect.token, reason, response);
+		cluster_flush_commit();
 	}
 	verdict = ledger_done_verdict(&effect, &detail);
 	return ledger_answer(fcinfo, &effect, verdict, detail);
@@ -408,11 +412,14 @@ effect_reopen_effect(PG_FUNCTION_ARGS)
 	if (effect.state != STATE_DONE)
 		outcome_illegal(&effect, "reopen", "Only an effect that is done can be reopened.");
 	if (strcmp(effect.ending, "applied") == 0)
-		outcome_illegal(&effect, "reopen an inside effect,",
-						"It committed together with its record: undo it in this database.");
+		ereport(ERROR,
+				(errcode(ERRCODE_EFFECT_ILLEGAL_STEP),
+				 errmsg("cannot reopen an inside effect"),
+				 errhint("It committed together with its record: undo it in this database.")));
 	recorded = effect.response;
 	effect.ending = effect.reason = NULL;
 	effect.response = NULL;
+	cluster_flush_commit();
 	outcome_journal(&effect, "reopened", effect.token, reason, recorded);
 	ledger_set_unknown(&effect, reason, NULL);
 	return ledger_answer(fcinfo, &effect, VERDICT_UNKNOWN, reason);
