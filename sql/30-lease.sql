@@ -107,7 +107,8 @@ COMMENT ON VIEW effect.leases IS
 CREATE VIEW effect.runs AS
 	SELECT r.job_key, r.fencing_token, r.owner, r.firing, r.outcome, r.started_at, r.ended_at,
 		   COALESCE(r.ended_at, pg_catalog.clock_timestamp()) - r.started_at AS duration,
-		   r.detail, r.role_name, r.application_name, r.client_addr
+		   CASE WHEN effect.may_read_bodies() THEN r.detail END AS detail, r.role_name, r.application_name, r.client_addr
 	  FROM effect.run r;
-COMMENT ON VIEW effect.runs IS 'every grant of a lease and how it ended';
+COMMENT ON VIEW effect.runs IS
+	'every grant of a lease and how it ended; detail is NULL for roles that may not resolve';
 

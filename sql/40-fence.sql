@@ -76,7 +76,9 @@ CREATE FUNCTION effect.fence_gaps(
 		   pg_catalog.format('SELECT effect.require_fence(%L);',
 				CASE WHEN b.relispartition THEN b.root ELSE b.relid END::regclass)
 	  FROM below b
+	  JOIN pg_catalog.pg_class r ON r.oid = b.root
 	 WHERE NOT EXISTS (SELECT FROM marked m WHERE m.tgrelid = b.relid)
+	   AND NOT (b.relispartition AND r.relispartition)
 	 GROUP BY b.relid, b.relispartition, b.root
 	UNION ALL
 	SELECT i.inhparent::regclass,
@@ -89,7 +91,7 @@ CREATE FUNCTION effect.fence_gaps(
 	SELECT m.tgrelid::regclass, 'trigger is disabled: every write passes',
 		   pg_catalog.format('ALTER TABLE %s ENABLE TRIGGER %I;', m.tgrelid::regclass, m.tgname)
 	  FROM marked m
-	 WHERE m.tgenabled = 'D'
+	 WHERE m.tgenabled IN ('D', 'R')
 	UNION ALL
 	SELECT m.tgrelid::regclass, 'this session has the replica role: its writes pass',
 		   'SET session_replication_role = origin;'

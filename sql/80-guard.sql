@@ -61,6 +61,8 @@ CREATE TRIGGER guard_delete BEFORE DELETE ON effect.ledger
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.ledger
 	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
 
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.unknown
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_unknown();
 CREATE TRIGGER guard_delete BEFORE DELETE ON effect.unknown
 	FOR EACH ROW EXECUTE FUNCTION effect.guard_unknown();
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.unknown

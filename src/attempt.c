@@ -44,6 +44,7 @@ typedef struct Attempt
 	char	   *run_id;
 	pg_uuid_t  *nonce;
 	bool		submit;			/* begin, not claim */
+	bool		same;			/* what this attempt has claimed is submitted */
 	bool		fenced;			/* its token is superseded */
 } Attempt;
 
@@ -231,6 +232,12 @@ attempt_judge(const Effect *effect, const Attempt *attempt, char **detail)
 		*detail = attempt_busy_detail(effect, attempt->job_key, attempt->token);
 		return VERDICT_BUSY;
 	}
+	if (attempt->job_key != NULL && attempt->token == effect->token &&
+		!attempt_same_job(effect, attempt->job_key))
+	{
+		*detail = "an earlier attempt had a token of this number elsewhere: release the lease and claim it again";
+		return VERDICT_BUSY;
+	}
 	return VERDICT_RESERVED;
 }
 
@@ -243,7 +250,10 @@ attempt_take(Effect *effect, const Attempt *attempt)
 	effect->attempt++;
 	effect->highest_token = Max(effect->highest_token, effect->token);
 	effect->job_key = attempt->job_key;
-	effect->token = attempt->job_key ? attempt->token : effect->attempt;
+	if (attempt->job_key || attempt->same)
+		effect->token = attempt->token;
+	else
+		effect->token = Max(effect->attempt, effect->highest_token + 1);
 	if (effect->highest_token <= effect->token)
 		effect->highest_token = 0;
 	effect->run_id = attempt->run_id;
@@ -345,7 +355,7 @@ attempt_make(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char 
 		if (verdict == VERDICT_BUSY && attempt_is_replay(effect, attempt))
 		{
 			*detail = NULL;
-			return attempt->submit ? attempt_go() : VERDICT_RESERVED;
+			return attempt_taken(attempt);
 		}
 		if (verdict == VERDICT_RESERVED ||
 			(verdict == VERDICT_UNKNOWN && effect->state == STATE_SUBMITTED))
@@ -493,7 +503,7 @@ attempt_holds(const Effect *effect, int64 token)
 {
 	if (token == effect->token)
 		return true;
-	if (token < Max(effect->token, effect->highest_token))
+	if (token <= Max(effect->token, effect->highest_token))
 		return false;
 	ereport(ERROR,
 			(errcode(ERRCODE_EFFECT_NOT_FOUND),
@@ -536,8 +546,11 @@ static void
 attempt_write_submit(Effect *effect, int64 token, pg_uuid_t *nonce)
 {
 	Attempt		next = {.job_key = effect->job_key, .token = token, .nonce = nonce,
-		.run_id = effect->run_id, .terms_shown = effect->terms_shown, .submit = true};
+		.run_id = effect->run_id, .terms_shown = effect->terms_shown, .submit = true,
+		.same = effect->held};
 
+	if (effect->held)
+		effect->attempt--;		/* it was counted when it was claimed */
 	attempt_take(effect, &next);
 	ledger_write(effect);
 }
@@ -563,7 +576,10 @@ effect_submit_effect(PG_FUNCTION_ARGS)
 	if (verdict == VERDICT_GO && effect.state == STATE_CLAIMED)
 	{
 		if (!ledger_read(key, LOCK_SKIP, &effect))
+		{
+			(void) ledger_read(key, LOCK_NONE, &effect);
 			return ledger_answer(fcinfo, &effect, VERDICT_BUSY, attempt_locked);
+		}
 		verdict = attempt_judge_submit(&effect, token, nonce, &detail);
 	}
 	if (verdict == VERDICT_FENCED && effect.job_key != NULL)
@@ -572,8 +588,6 @@ effect_submit_effect(PG_FUNCTION_ARGS)
 		return ledger_answer(fcinfo, &effect, verdict, detail);
 	if (effect.state == STATE_CLAIMED)
 	{
-		if (effect.held)
-			effect.attempt--;	/* the attempt was counted when it was claimed */
 		attempt_write_submit(&effect, token, nonce);
 	}
 	if (effect.job_key != NULL)

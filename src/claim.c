@@ -102,6 +102,9 @@ claim_firing_finished(const char *job_key, const char *firing)
 static bool
 claim_is_askers(const Lease *lease, const Ask *ask, TimestampTz now)
 {
+	if ((lease->firing == NULL) != (ask->firing == NULL) ||
+		(ask->firing != NULL && strcmp(lease->firing, ask->firing) != 0))
+		return false;			/* that grant is for another firing */
 	if (lease->ours && strcmp(lease->owner, ask->owner) == 0)
 		return true;
 	return ask->nonce != NULL && lease->nonce != NULL &&
@@ -121,8 +124,11 @@ claim_answer(SqlScope *scope, const Ask *ask, Lease *lease, Told *told)
 	lease_read_in(scope, ask->job_key, lease);
 	now = GetCurrentTimestamp();
 	memset(told, 0, sizeof(*told));
-	told->holder = lease->owner;
-	told->until = lease->owner ? lease->until : 0;
+	if (claim_is_live(lease, now))
+	{
+		told->holder = lease->owner;
+		told->until = lease->until;
+	}
 	told->firing = ask->firing;
 	if (claim_is_live(lease, now) && claim_is_askers(lease, ask, now))
 	{

@@ -72,7 +72,7 @@ table_execute(const char *sql, int nargs, Oid *types, Datum *values, int expecte
 
 /* The column of this name; an unknown one is the caller's mistake. */
 static AttrNumber
-table_column(Oid relid, const char *name)
+table_column(Oid relid, const char *name, const char *hint)
 {
 	AttrNumber	column = get_attnum(relid, name);
 
@@ -80,7 +80,7 @@ table_column(Oid relid, const char *name)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_COLUMN),
 				 errmsg("column \"%s\" of relation \"%s\" does not exist", name, get_rel_name(relid)),
-				 errhint("Each member of new_row names a column of the target, in its exact spelling.")));
+				 errhint("%s", hint)));
 	return column;
 }
 
@@ -106,11 +106,14 @@ table_insert_sql(Oid relid, Jsonb *row)
 		Oid			type;
 		int32		typmod;
 		Oid			collation;
+		AttrNumber	column;
 
 		if (token != WJB_KEY)
 			continue;
 		name = pnstrdup(value.val.string.val, value.val.string.len);
-		get_atttypetypmodcoll(relid, table_column(relid, name), &type, &typmod, &collation);
+		column = table_column(relid, name, "Each member of new_row names a column of the target, "
+							  "in its exact spelling.");
+		get_atttypetypmodcoll(relid, column, &type, &typmod, &collation);
 		appendStringInfo(&columns, "%s%s", comma, quote_identifier(name));
 		appendStringInfo(&types, "%s%s %s", comma, quote_identifier(name),
 						 format_type_extended(type, typmod,
@@ -289,7 +292,7 @@ effect_keep_token_monotonic(PG_FUNCTION_ARGS)
 		arg_missing("token_column");
 	column = NameStr(*PG_GETARG_NAME(1));
 	table_check_owner(relid);
-	type = get_atttype(relid, table_column(relid, column));
+	type = get_atttype(relid, table_column(relid, column, "Name a column of the target, in its exact spelling."));
 	if (type != INT8OID && type != INT4OID && type != INT2OID)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
@@ -370,7 +373,8 @@ effect_check_token_monotonic(PG_FUNCTION_ARGS)
 	TriggerData *data = table_trigger_data(fcinfo, "effect.check_token_monotonic()");
 	TupleDesc	desc = RelationGetDescr(data->tg_relation);
 	AttrNumber	column = table_column(RelationGetRelid(data->tg_relation),
-									  data->tg_trigger->tgargs[0]);
+									  data->tg_trigger->tgargs[0],
+									  "Call effect.keep_token_monotonic() again for the column's new name.");
 	int64		old_token;
 	int64		new_token = 0;
 	bool		has_new;

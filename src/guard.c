@@ -205,7 +205,13 @@ effect_guard_unknown(PG_FUNCTION_ARGS)
 	bool		isnull;
 	Datum		key = guard_value(data, data->tg_trigtuple, "effect_key", &isnull);
 	uint64		unknown;
+	static const char *const fixed[] = {"effect_key", NULL};
 
+	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
+	{
+		guard_unchanged(data, fixed);
+		return PointerGetDatum(data->tg_newtuple);
+	}
 	sql_open(&scope);
 	sql_arg(&args, key, isnull);
 	unknown = sql_read(&guard_effect_state, &args);

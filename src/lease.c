@@ -192,10 +192,14 @@ lease_refused(const char *job_key, int64 token, const char *what)
 TimestampTz
 lease_end(TimestampTz now, Interval *lease_for)
 {
-	TimestampTz until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-																TimestampTzGetDatum(now),
-																IntervalPGetDatum(lease_for)));
+	TimestampTz until = now;
 
+	/* not so long that adding it would fail in its own words */
+	if (Abs((int64) lease_for->month) < 10000 && Abs((int64) lease_for->day) < 1000000 &&
+		lease_for->time > -EFFECT_MAX_INTERVAL * 1000 && lease_for->time < EFFECT_MAX_INTERVAL * 1000)
+		until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+														TimestampTzGetDatum(now),
+														IntervalPGetDatum(lease_for)));
 	if (until <= now || until - now > EFFECT_MAX_INTERVAL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -348,7 +352,7 @@ effect_release_lease(PG_FUNCTION_ARGS)
 		lease_end_run(job_key, &lease, outcome, detail);
 		PG_RETURN_BOOL(true);
 	}
-	if (token == lease.token && lease_ended_so(job_key, token, outcome))
+	if (lease_ended_so(job_key, token, outcome))
 		PG_RETURN_BOOL(true);
 	lease_refused(job_key, token, "release_lease");
 	PG_RETURN_BOOL(false);

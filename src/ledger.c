@@ -380,8 +380,9 @@ static void
 ledger_columns(TupleDesc desc, const Effect *effect, EffectVerdict verdict, const char *detail,
 			   Datum *values, bool *nulls)
 {
-	bool		theirs = verdict == VERDICT_BUSY || verdict == VERDICT_UNKNOWN ||
-		verdict == VERDICT_FENCED;
+	bool		yours = verdict == VERDICT_BUSY && detail != NULL && strncmp(detail, "yours", 5) == 0;
+	bool		theirs = !yours && (verdict == VERDICT_BUSY || verdict == VERDICT_UNKNOWN ||
+									verdict == VERDICT_FENCED);
 	bool		ended = verdict == VERDICT_DONE || verdict == VERDICT_CLOSED;
 
 	values[0] = enum_datum(TupleDescAttr(desc, 0)->atttypid, ledger_verdicts[verdict]);

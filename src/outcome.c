@@ -73,9 +73,14 @@ static EffectVerdict
 outcome_keep_late(Effect *effect, int64 token, const char *event, Jsonb *evidence, char **detail)
 {
 	bool		own = token == effect->token;
+	Jsonb	   *answer = NULL;
 
+	/* an answer without a response says that it happened: a JSON null */
+	if (strcmp(event, "late_answer") == 0)
+		answer = evidence ? evidence
+			: DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("null")));
 	if (ledger_is_unknown(effect))
-		ledger_set_unknown(effect, "its holder was superseded", evidence);
+		ledger_set_unknown(effect, "its holder was superseded", answer);
 	if (effect->job_key != NULL && own)
 		lease_refused(effect->job_key, token, event);
 	*detail = psprintf("token " INT64_FORMAT " is superseded; what you say is kept as evidence", token);
@@ -95,8 +100,13 @@ outcome_complete_done(Effect *effect, int64 token, Jsonb *response, char **detai
 
 	if (!attempt_holds(effect, token))
 	{
-		*detail = "suspected double: another attempt had done it when your answer came";
-		outcome_journal(effect, "late_answer", token, *detail, response);
+		const char *what = verdict == VERDICT_CLOSED
+			? "an earlier attempt's answer came after the effect was closed"
+			: "suspected double: another attempt had done it when your answer came";
+
+		if (verdict != VERDICT_CLOSED)
+			*detail = unconstify(char *, what);
+		outcome_journal(effect, "late_answer", token, what, response);
 	}
 	else if (strcmp(effect->ending, "applied") == 0 && effect->ours && response != NULL)
 	{
@@ -104,7 +114,7 @@ outcome_complete_done(Effect *effect, int64 token, Jsonb *response, char **detai
 		ledger_write(effect);
 	}
 	else if (strcmp(effect->ending, "completed") != 0 && response != NULL)
-		outcome_journal(effect, "late_answer", token, "its attempt had already been resolved", response);
+		outcome_journal(effect, "late_answer", token, "its attempt had already ended", response);
 	return verdict;
 }
 
@@ -204,7 +214,12 @@ typedef struct Completion
 static int
 outcome_compare(const void *a, const void *b)
 {
-	return memcmp((*(Completion *const *) a)->key, (*(Completion *const *) b)->key, sizeof(pg_uuid_t));
+	const Completion *x = *(Completion *const *) a;
+	const Completion *y = *(Completion *const *) b;
+	int			order = memcmp(x->key, y->key, sizeof(pg_uuid_t));
+
+	/* both are elements of one array: of equal keys the first counts */
+	return order != 0 ? order : (x < y ? -1 : x > y);
 }
 
 /* The responses of each key; an element may be NULL. */

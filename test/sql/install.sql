@@ -1,0 +1,224 @@
+\set ECHO none
+\set QUIET 1
+\pset format unaligned
+\pset tuples_only true
+\pset pager off
+\set ON_ERROR_STOP on
+-- install: what CREATE EXTENSION makes, and that DROP EXTENSION takes it away.
+SET client_min_messages = warning;
+DROP EXTENSION IF EXISTS effect CASCADE;
+
+SELECT plan(26);
+
+CREATE SCHEMA effect;
+SELECT throws_ok('CREATE EXTENSION effect', '42P06', NULL, 'a stranger''s schema makes CREATE EXTENSION fail');
+DROP SCHEMA effect;
+SELECT throws_ok('CREATE EXTENSION effect SCHEMA public', '0A000', NULL, 'it goes nowhere else');
+
+CREATE EXTENSION effect;
+SELECT throws_ok('ALTER EXTENSION effect SET SCHEMA public', '0A000', NULL, 'and is not relocatable');
+DROP EXTENSION effect;
+SELECT hasnt_schema('effect');
+CREATE EXTENSION effect;
+SELECT has_schema('effect');
+
+-- Everything that belongs to the extension, by its kind.
+CREATE TEMP VIEW object AS
+	SELECT d.classid, d.objid, i.type, i.identity
+	  FROM pg_depend d
+	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'effect'
+	  CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, d.objsubid) i
+	 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e';
+
+SELECT bag_eq(
+	$$SELECT type || ' ' || identity FROM object WHERE type <> 'function'$$,
+	$$VALUES ('schema effect'),
+			 ('sequence effect.journal_entry_id_seq'),
+			 ('table effect.cluster'), ('table effect.firing'), ('table effect.journal_entry'),
+			 ('table effect.lease'), ('table effect.ledger'), ('table effect.run'),
+			 ('table effect.unknown'),
+			 ('type effect.effect_state'), ('type effect.effect_verdict'), ('type effect.finding'),
+			 ('type effect.lease_verdict'), ('type effect.run_outcome'),
+			 ('view effect.effects'), ('view effect.journal'), ('view effect.leases'), ('view effect.runs')$$,
+	'the schema, tables, views and types');
+
+SELECT bag_eq(
+	$$SELECT replace(identity, 'pg_catalog.', '') FROM object WHERE type = 'function'$$,
+	$$VALUES
+		('effect.apply_effect(text,text,jsonb)'),
+		('effect.begin_effect(text,text,jsonb,text,bigint,text,text,uuid)'),
+		('effect.begin_effects(text,text[],jsonb[],text,bigint,text)'),
+		('effect.bump_epochs()'),
+		('effect.canonical_json(jsonb)'),
+		('effect.check_fence()'),
+		('effect.check_token_monotonic()'),
+		('effect.claim_any(text[],text,interval)'),
+		('effect.claim_effect(text,text,jsonb,text,bigint,text,text,uuid)'),
+		('effect.claim_lease(text,text,interval,text,uuid)'),
+		('effect.close_effect(uuid,text,jsonb)'),
+		('effect.complete_effect(uuid,bigint,jsonb)'),
+		('effect.complete_effects(uuid[],bigint,jsonb[])'),
+		('effect.drop_fence(regclass)'),
+		('effect.effect_key(text,text,text)'),
+		('effect.explain_effect(text,text,jsonb)'),
+		('effect.facts("any")'),
+		('effect.fence(text,bigint)'),
+		('effect.fence_gaps()'),
+		('effect.fenced_insert(text,bigint,regclass,jsonb)'),
+		('effect.grant_monitor(name)'),
+		('effect.grant_operator(name)'),
+		('effect.grant_worker(name)'),
+		('effect.guard_cluster()'),
+		('effect.guard_keep()'),
+		('effect.guard_lease()'),
+		('effect.guard_ledger()'),
+		('effect.guard_run()'),
+		('effect.guard_unknown()'),
+		('effect.input_digest(jsonb)'),
+		('effect.input_digest(jsonb,text[])'),
+		('effect.is_current(text,bigint)'),
+		('effect.keep_token_monotonic(regclass,name)'),
+		('effect.mark_unknown(uuid,bigint,text)'),
+		('effect.may_read_bodies()'),
+		('effect.once(text,text,jsonb)'),
+		('effect.once(text,text[])'),
+		('effect.release_lease(text,bigint,effect.run_outcome,jsonb)'),
+		('effect.renew_lease(text,bigint,interval)'),
+		('effect.reopen_effect(uuid,text)'),
+		('effect.require_fence(regclass,text)'),
+		('effect.resolve_unknown(uuid,effect.finding,integer,jsonb,jsonb)'),
+		('effect.retract_effect(uuid,bigint,jsonb)'),
+		('effect.revoke_lease(text,text)'),
+		('effect.submit_effect(uuid,bigint,uuid)')$$,
+	'the functions, each with its argument types');
+
+SELECT bag_eq(
+	$$SELECT t.typname::text, string_agg(e.enumlabel, ' ' ORDER BY e.enumsortorder)
+	    FROM pg_enum e JOIN pg_type t ON t.oid = e.enumtypid
+	   WHERE t.typnamespace = 'effect'::regnamespace GROUP BY 1$$,
+	$$VALUES ('effect_state', 'claimed submitted unknown done'),
+			 ('effect_verdict', 'reserved go go_after_commit apply done closed busy unknown fenced unapproved mismatch quarantined'),
+			 ('finding', 'happened did_not_happen cannot_tell'),
+			 ('lease_verdict', 'granted held coalesced queued saturated already_ran cooling_down paused quarantined'),
+			 ('run_outcome', 'running finished failed revoked abandoned fenced')$$,
+	'the words of the enums');
+
+-- Argument names are fixed, so that => works.
+SELECT bag_eq(
+	$$SELECT p.oid::regprocedure::text,
+			 array_to_string(p.proargnames[1:p.pronargs], ' ')
+	    FROM pg_proc p WHERE p.pronamespace = 'effect'::regnamespace AND p.pronargs > 0
+	     AND p.proname NOT IN ('facts')$$,
+	$$VALUES
+		('effect.apply_effect(text,text,jsonb)', 'action target inputs'),
+		('effect.begin_effect(text,text,jsonb,text,bigint,text,text,uuid)', 'action target inputs job_key fencing_token terms_shown run_id nonce'),
+		('effect.begin_effects(text,text[],jsonb[],text,bigint,text)', 'action targets inputs job_key fencing_token run_id'),
+		('effect.canonical_json(jsonb)', 'inputs'),
+		('effect.claim_any(text[],text,interval)', 'job_keys owner lease_for'),
+		('effect.claim_effect(text,text,jsonb,text,bigint,text,text,uuid)', 'action target inputs job_key fencing_token terms_shown run_id nonce'),
+		('effect.claim_lease(text,text,interval,text,uuid)', 'job_key owner lease_for firing nonce'),
+		('effect.close_effect(uuid,text,jsonb)', 'effect_key reason response'),
+		('effect.complete_effect(uuid,bigint,jsonb)', 'effect_key fencing_token response'),
+		('effect.complete_effects(uuid[],bigint,jsonb[])', 'effect_keys fencing_token responses'),
+		('effect.drop_fence(regclass)', 'target'),
+		('effect.effect_key(text,text,text)', 'action target input_digest'),
+		('effect.explain_effect(text,text,jsonb)', 'action target inputs'),
+		('effect.fence(text,bigint)', 'job_key fencing_token'),
+		('effect.fenced_insert(text,bigint,regclass,jsonb)', 'job_key fencing_token target new_row'),
+		('effect.grant_monitor(name)', 'role'),
+		('effect.grant_operator(name)', 'role'),
+		('effect.grant_worker(name)', 'role'),
+		('effect.input_digest(jsonb)', 'inputs'),
+		('effect.input_digest(jsonb,text[])', 'inputs fields'),
+		('effect.is_current(text,bigint)', 'job_key fencing_token'),
+		('effect.keep_token_monotonic(regclass,name)', 'target token_column'),
+		('effect.mark_unknown(uuid,bigint,text)', 'effect_key fencing_token reason'),
+		('effect.once(text,text,jsonb)', 'action target inputs'),
+		('effect.once(text,text[])', 'action targets'),
+		('effect.release_lease(text,bigint,effect.run_outcome,jsonb)', 'job_key fencing_token outcome detail'),
+		('effect.renew_lease(text,bigint,interval)', 'job_key fencing_token lease_for'),
+		('effect.reopen_effect(uuid,text)', 'effect_key reason'),
+		('effect.require_fence(regclass,text)', 'target job_key'),
+		('effect.resolve_unknown(uuid,effect.finding,integer,jsonb,jsonb)', 'effect_key finding attempt evidence response'),
+		('effect.retract_effect(uuid,bigint,jsonb)', 'effect_key fencing_token evidence'),
+		('effect.revoke_lease(text,text)', 'job_key reason'),
+		('effect.submit_effect(uuid,bigint,uuid)', 'effect_key fencing_token nonce')$$,
+	'the names of the arguments');
+
+SELECT is_empty($$SELECT type, identity FROM object WHERE obj_description(objid, classid::regclass::text::name) IS NULL
+				   AND NOT (type = 'sequence')$$, 'every object has a COMMENT');
+
+-- What every row of an answer looks like.
+SELECT bag_eq(
+	$$SELECT DISTINCT array_to_string(p.proargnames[p.pronargs + 1:], ' ')
+	    FROM pg_proc p WHERE p.pronamespace = 'effect'::regnamespace
+	     AND p.proname ~ '^(claim|begin|submit|complete|retract|mark|close|reopen|explain|apply)_(effects?|unknown)$' ORDER BY 1$$,
+	$$VALUES ('verdict effect_key fencing_token state attempt response detail'),
+			 ('verdict effect_key fencing_token state attempt response detail target')$$,
+	'the ledger''s calls answer in one shape');
+SELECT bag_eq(
+	$$SELECT p.proname::text, array_to_string(p.proargnames[p.pronargs + 1:], ' ')
+	    FROM pg_proc p WHERE p.pronamespace = 'effect'::regnamespace
+	     AND p.proname IN ('claim_lease', 'claim_any') ORDER BY 1$$,
+	$$VALUES ('claim_any', 'job_key verdict fencing_token lease_until holder firing asked checkpoint'),
+			 ('claim_lease', 'verdict fencing_token lease_until holder firing asked checkpoint')$$,
+	'and the claims of a lease in another');
+
+-- Labels.
+SELECT set_eq(
+	$$SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND provolatile = 'i'$$,
+	ARRAY['canonical_json', 'input_digest', 'effect_key', 'facts'], 'keys are IMMUTABLE');
+SELECT set_eq(
+	$$SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND proparallel = 's'$$,
+	ARRAY['canonical_json', 'input_digest', 'effect_key', 'facts'], 'and PARALLEL SAFE, and nothing else is');
+SELECT set_eq(
+	$$SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND provolatile = 's'$$,
+	ARRAY['fence_gaps', 'may_read_bodies'], 'two functions only read the catalogs: STABLE');
+SELECT is_empty(
+	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace
+	     AND provolatile = 'v' AND (proparallel <> 'u' OR prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c'))$$,
+	'all others are in C, VOLATILE and PARALLEL UNSAFE');
+SELECT is_empty(
+	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace
+	     AND prokind = 'f' AND provolatile = 'v' AND prorettype <> 'trigger'::regtype AND procost < 1000
+	     AND proname !~ '^grant_|_fence$|^keep_token|^bump_'$$,
+	'what decides something is costly: a planner that may choose calls it last');
+SELECT is_empty(
+	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND proisstrict$$,
+	'no function is STRICT: NULL where a value is needed is an error, not a NULL');
+
+-- Tables.
+SELECT is_empty(
+	$$SELECT oid::regclass FROM pg_class WHERE relnamespace = 'effect'::regnamespace AND relpersistence <> 'p'$$,
+	'all relations are permanent');
+SELECT is_empty(
+	$$SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'effect'::regnamespace AND c.relkind = 'r'
+	     AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)$$,
+	'every table has a primary key');
+SELECT is_empty(
+	$$SELECT c.oid::regclass FROM pg_class c WHERE c.relnamespace = 'effect'::regnamespace AND c.relkind IN ('r', 'S')
+	     AND NOT EXISTS (SELECT FROM pg_extension e WHERE e.extname = 'effect' AND c.oid = ANY (e.extconfig))$$,
+	'tables and sequences are marked for dump');
+SELECT is_empty(
+	$$SELECT condition FROM pg_extension, unnest(extcondition) AS condition WHERE extname = 'effect' AND condition <> ''$$,
+	'whole, without a filter');
+SELECT is_empty(
+	$$SELECT attrelid::regclass, attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+	   WHERE c.relnamespace = 'effect'::regnamespace AND a.atttypid IN ('timestamp'::regtype, 'regclass'::regtype, 'regproc'::regtype, 'regprocedure'::regtype)$$,
+	'no column is a timestamp without time zone, or a reg* type');
+SELECT is_empty(
+	$$SELECT t.n FROM (SELECT 'cluster' AS n, count(*) AS c FROM effect.cluster UNION ALL SELECT 'lease', count(*) FROM effect.lease
+	   UNION ALL SELECT 'ledger', count(*) FROM effect.ledger UNION ALL SELECT 'journal', count(*) FROM effect.journal_entry) t WHERE c > 0$$,
+	'the script writes no row that a restore would collide with');
+
+-- Submit and complete must stay HOT: no index on a column they change.
+SELECT set_eq(
+	$$SELECT DISTINCT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+	   WHERE i.indrelid = 'effect.ledger'::regclass$$,
+	ARRAY['effect_key', 'job_key', 'fencing_token'], 'the ledger is indexed by key and run alone');
+SELECT set_eq(
+	$$SELECT DISTINCT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
+	   WHERE i.indrelid = 'effect.lease'::regclass$$,
+	ARRAY['job_key'], 'the leases by job');
+
+SELECT * FROM finish();
