@@ -195,7 +195,8 @@ lease_end(TimestampTz now, Interval *lease_for)
 	TimestampTz until = now;
 
 	/* not so long that adding it would fail in its own words */
-	if (Abs((int64) lease_for->month) < 10000 && Abs((int64) lease_for->day) < 1000000 &&
+	if (lease_for->month > -10000 && lease_for->month < 10000 &&
+		lease_for->day > -1000000 && lease_for->day < 1000000 &&
 		lease_for->time > -EFFECT_MAX_INTERVAL * 1000 && lease_for->time < EFFECT_MAX_INTERVAL * 1000)
 		until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
 														TimestampTzGetDatum(now),
