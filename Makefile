@@ -24,7 +24,7 @@ REGRESS      = install key lease fence ledger once resolve guard acl lint issues
 ENCODING     = UTF8
 REGRESS_OPTS = --inputdir=test --load-extension=pgtap
 ISOLATION    = $(sort $(basename $(notdir $(wildcard test/specs/iso_*.spec))))
-ISOLATION_OPTS = --inputdir=test --outputdir=. --load-extension=effect
+ISOLATION_OPTS = --inputdir=test --outputdir=.
 
 PG_CFLAGS    = -Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers
 

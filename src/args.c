@@ -188,17 +188,24 @@ arg_text_array(FunctionCallInfo fcinfo, int argument, const char *name, int max_
 	return texts;
 }
 
-/*
- * begin_writing
- *		First step, after its arguments, of every function that writes or locks:
- *		in recovery and in a READ ONLY transaction say so (25006) before
- *		touching anything, then make sure that tokens are counted where we are.
- */
+/* In recovery and in a READ ONLY transaction say so (25006), before any lock. */
 void
-begin_writing(const char *function)
+refuse_read_only(const char *function)
 {
 	PreventCommandIfReadOnly(function);
 	PreventCommandDuringRecovery(function);
 	PreventCommandIfParallelMode(function);
+}
+
+/*
+ * begin_writing
+ *		First step, after its arguments, of every function that writes or locks
+ *		rows of ours: refuse where nothing can be written, then make sure that
+ *		tokens are counted where we are.
+ */
+void
+begin_writing(const char *function)
+{
+	refuse_read_only(function);
 	cluster_check();
 }

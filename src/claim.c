@@ -249,10 +249,16 @@ claim_queue(const char *job_key)
 	return got;
 }
 
-/* Take the job's exclusive lock as a claim does; false: it stays busy. */
+/*
+ * Take the job's exclusive lock as a claim does; false: it stays busy.  First
+ * the one that tells of grants in flight: a step to a new epoch by hand waits
+ * for them, and no grant begins during one.
+ */
 static bool
 claim_lock(const Ask *ask)
 {
+	if (!lock_advisory(EFFECT_LOCK_EPOCH, 0, RowShareLock, false))
+		return false;
 	if (lease_lock(ask->job_key, ExclusiveLock, false))
 		return true;
 	if (ask->may_queue && claim_queue(ask->job_key))

@@ -248,7 +248,9 @@ cluster_flush_commit(void)
 /*
  * effect.bump_epochs() -> bigint
  *		Operator: the same step by hand, for a copy that was started without a
- *		new timeline (a storage snapshot).  Returns the new epoch.
+ *		new timeline (a storage snapshot).  Returns the new epoch.  Waits for
+ *		grants and for fenced commits in flight, prepared ones included
+ *		(lock_timeout bounds that), so that none of them lands in the new epoch.
  *		25006 in recovery and in a READ ONLY transaction.
  */
 Datum
@@ -258,6 +260,8 @@ effect_bump_epochs(PG_FUNCTION_ARGS)
 	Place		place;
 
 	begin_writing("effect.bump_epochs()");
+	(void) lock_advisory(EFFECT_LOCK_EPOCH, 0, ExclusiveLock, true);
+	lease_lock_all();
 	sql_open(&scope);
 	(void) lock_advisory(EFFECT_LOCK_CLUSTER, 0, ExclusiveLock, true);
 	if (!cluster_read(&place))

@@ -43,6 +43,7 @@
 #define EFFECT_LOCK_QUEUE	0x4F02	/* the one claimer that may wait for a job */
 #define EFFECT_LOCK_KEY		0x4F03	/* the one caller that may insert a key */
 #define EFFECT_LOCK_CLUSTER	0x4F04	/* the one session that moves the epoch */
+#define EFFECT_LOCK_EPOCH	0x4F05	/* grants in flight (RowShare), a step by hand (Exclusive) */
 
 /* Same order as the labels in ledger.c */
 typedef enum EffectState
@@ -141,6 +142,7 @@ extern Datum enum_datum(Oid type, const char *label);
 extern Datum *arg_array(FunctionCallInfo fcinfo, int argument, const char *name, int *n);
 extern char **arg_text_array(FunctionCallInfo fcinfo, int argument, const char *name,
 							 int max_bytes, int *n);
+extern void refuse_read_only(const char *function);
 extern void begin_writing(const char *function);
 
 /* ---- canonical.c, key.c, facts.c ---- */
@@ -190,6 +192,7 @@ typedef enum TokenStanding
 } TokenStanding;
 
 extern bool lease_lock(const char *job_key, LOCKMODE mode, bool wait);
+extern void lease_lock_all(void);
 extern uint64 lease_hash(const char *job_key);
 extern void lease_read(const char *job_key, Lease *lease);
 extern void lease_read_in(SqlScope *scope, const char *job_key, Lease *lease);

@@ -237,6 +237,7 @@ effect_require_fence(PG_FUNCTION_ARGS)
 	char	   *argument = job_key ? quote_literal_cstr(job_key) : pstrdup("");
 	ListCell   *cell;
 
+	refuse_read_only("effect.require_fence()");
 	table_check_owner(relid);
 	table_check_whole(relid);
 	SPI_connect();
@@ -264,6 +265,7 @@ effect_drop_fence(PG_FUNCTION_ARGS)
 	bool		found = false;
 	ListCell   *cell;
 
+	refuse_read_only("effect.drop_fence()");
 	table_check_owner(relid);
 	SPI_connect();
 	foreach(cell, table_and_partitions(relid))
@@ -291,6 +293,7 @@ effect_keep_token_monotonic(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(1))
 		arg_missing("token_column");
 	column = NameStr(*PG_GETARG_NAME(1));
+	refuse_read_only("effect.keep_token_monotonic()");
 	table_check_owner(relid);
 	type = get_atttype(relid, table_column(relid, column, "Name a column of the target, in its exact spelling."));
 	if (type != INT8OID && type != INT4OID && type != INT2OID)

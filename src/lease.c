@@ -35,6 +35,11 @@ static SqlPlan lease_select = {
 	1, {TEXTOID}
 };
 
+static SqlPlan lease_held = {
+	"SELECT job_key FROM effect.lease WHERE owner IS NOT NULL ORDER BY job_key",
+	0
+};
+
 static SqlPlan lease_extend = {
 	"UPDATE effect.lease SET lease_until = $2 WHERE job_key OPERATOR(pg_catalog.=) $1",
 	2, {TEXTOID, TIMESTAMPTZOID}
@@ -82,6 +87,30 @@ bool
 lease_lock(const char *job_key, LOCKMODE mode, bool wait)
 {
 	return lock_advisory(EFFECT_LOCK_JOB, lease_hash(job_key), mode, wait);
+}
+
+/*
+ * lease_lock_all
+ *		Take the lock of every job that has a holder, in key order: no commit
+ *		that was found current is in flight when this returns.  Waits.
+ */
+void
+lease_lock_all(void)
+{
+	SqlScope	scope;
+	SqlArgs		none = {0};
+	char	  **jobs;
+	int			n;
+
+	sql_open(&scope);
+	n = (int) sql_read(&lease_held, &none);
+	jobs = MemoryContextAlloc(scope.caller, (n + 1) * sizeof(char *));
+	for (int i = 0; i < n; i++)
+		jobs[i] = MemoryContextStrdup(scope.caller,
+									  SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+	sql_close(&scope);
+	for (int i = 0; i < n; i++)
+		(void) lease_lock(jobs[i], ExclusiveLock, true);
 }
 
 /*
