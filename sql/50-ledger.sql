@@ -9,6 +9,7 @@ CREATE TABLE effect.ledger (
 	action			text COLLATE "C" NOT NULL CHECK (pg_catalog.octet_length(action) <= 255),
 	target			text COLLATE "C" NOT NULL CHECK (pg_catalog.octet_length(target) <= 1024),
 	inputs			jsonb,
+	inputs_digest	text COLLATE "C",
 	job_key			text COLLATE "C",
 	run_id			text,
 	fencing_token	bigint NOT NULL CHECK (fencing_token > 0),

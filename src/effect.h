@@ -64,12 +64,26 @@ typedef enum EffectVerdict
 	VERDICT_CLOSED,
 	VERDICT_BUSY,
 	VERDICT_UNKNOWN,
-	VERDICT_FENCED
+	VERDICT_FENCED,
+	VERDICT_UNAPPROVED,
+	VERDICT_MISMATCH,
+	VERDICT_QUARANTINED
 } EffectVerdict;
 
 /* effect.c: settings, in milliseconds */
 extern int	effect_default_timeout;
 extern int	effect_default_settle;
+extern bool effect_require_registered_actions;
+extern char *effect_site;
+extern int	effect_after_failover;
+extern int	effect_resolve_backoff_max;
+
+/* effect.after_failover */
+typedef enum AfterFailover
+{
+	FAILOVER_TRUST,
+	FAILOVER_QUARANTINE
+} AfterFailover;
 
 /* ---- sql.c: the one door to effect's own tables ---- */
 
@@ -119,6 +133,7 @@ extern void sql_arg_time(SqlArgs *args, TimestampTz value);
 extern void sql_arg_jsonb(SqlArgs *args, Jsonb *value);
 extern void sql_arg_uuid(SqlArgs *args, const pg_uuid_t *value);
 extern bool sql_column(int column, Datum *value);
+extern bool sql_column_copy(SqlScope *scope, int column, Datum *value);
 extern char *sql_column_text(SqlScope *scope, int column);
 extern TimestampTz sql_column_time(int column);
 extern Jsonb *sql_column_jsonb(SqlScope *scope, int column);
@@ -149,6 +164,7 @@ extern void begin_writing(const char *function);
 extern void canonical_append(StringInfo out, Jsonb *document);
 extern void canonical_append_fields(StringInfo out, Jsonb *inputs, ArrayType *fields);
 extern void key_digest(Jsonb *inputs, char hex[65]);
+extern void key_digest_fields(Jsonb *inputs, ArrayType *fields, char hex[65]);
 extern void key_make(const char *action, int action_len, const char *target, int target_len,
 					 const char *digest, int digest_len, pg_uuid_t *key);
 
@@ -168,6 +184,7 @@ extern void journal_add(const JournalEntry *entry);
 
 /* ---- cluster.c ---- */
 extern void cluster_check(void);
+extern bool cluster_quarantined(void);
 extern int64 cluster_first_token(void);
 extern void cluster_flush_commit(void);
 
@@ -207,6 +224,37 @@ extern void lease_take_away(const char *job_key, const Lease *lease, const char 
 extern void fence_add(const char *job_key, int64 token);
 extern bool fence_taken(const char *job_key);
 
+/* ---- action.c ---- */
+typedef enum UnknownPolicy
+{
+	POLICY_CHECK,
+	POLICY_RESEND,
+	POLICY_DROP
+} UnknownPolicy;
+
+/* How a kind of effect is treated; times in microseconds, 0: not set */
+typedef struct Action
+{
+	const char *name;
+	bool		registered;
+	char	   *registered_by;
+	ArrayType  *key_fields;		/* NULL: all inputs */
+	bool		by_target;		/* identity target */
+	UnknownPolicy on_unknown;
+	char	   *resolver;
+	int64		settle;
+	int64		timeout;
+	int64		dedupes_for;
+	int64		approve_within;
+	int			approvals;
+} Action;
+
+extern void action_get(const char *name, bool to_use, Action *action);
+extern Oid	action_resolver_function(const char *resolver, Oid role);
+extern void action_key(const Action *action, const char *target, Jsonb *inputs,
+					   char digest[65], pg_uuid_t *key);
+extern bool action_may_resend(const Action *action, TimestampTz created_at);
+
 /* ---- ledger.c: one effect as the ledger holds it ---- */
 typedef struct Effect
 {
@@ -224,10 +272,12 @@ typedef struct Effect
 	char	   *reason;
 	char	   *terms_shown;
 	Jsonb	   *inputs;			/* written at insert only, never read back here */
+	char	   *inputs_digest;	/* where the key does not cover them; else NULL */
 	Jsonb	   *response;
 	pg_uuid_t  *nonce;
 	TimestampTz busy_until;		/* 0: bounded by the lease */
 	TimestampTz submitted_at;	/* 0: never */
+	TimestampTz created_at;
 	TimestampTz updated_at;
 	bool		ours;			/* this row version was written by this transaction */
 	/* read beside it: */
@@ -259,7 +309,6 @@ extern void ledger_answer_row(FunctionCallInfo fcinfo, const Effect *effect,
 extern EffectVerdict ledger_done_verdict(const Effect *effect, char **detail);
 
 /* attempt.c */
-extern void attempt_key(const char *action, const char *target, Jsonb *inputs, pg_uuid_t *key);
 extern char *attempt_busy_detail(const Effect *effect, const char *job_key, int64 token);
 extern Jsonb *attempt_inputs(FunctionCallInfo fcinfo, int n);
 extern bool attempt_stands_alone(void);

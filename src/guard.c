@@ -175,14 +175,20 @@ guard_step_allowed(const char *before, const char *after)
 Datum
 effect_guard_ledger(PG_FUNCTION_ARGS)
 {
-	static const char *const fixed[] = {"effect_key", "action", "target", "inputs", "created_at", NULL};
+	static const char *const fixed[] = {"effect_key", "action", "target", "inputs_digest", "created_at", NULL};
 	TriggerData *data = guard_data(fcinfo);
 	int64		old_attempt = guard_int(data, data->tg_trigtuple, "attempt", INT4OID);
 	int64		new_attempt = guard_int(data, data->tg_newtuple, "attempt", INT4OID);
 	char	   *before = guard_label(data, data->tg_trigtuple, "state");
 	char	   *after = guard_label(data, data->tg_newtuple, "state");
+	bool		pruned;
 
 	guard_unchanged(data, fixed);
+	(void) guard_value(data, data->tg_newtuple, "inputs", &pruned);
+	if (!pruned && !guard_same(data, "inputs"))
+		guard_refuse(data, "inputs never change");
+	if (pruned && strcmp(after, "done") != 0)
+		guard_refuse(data, "the inputs of an effect that has not ended are kept");
 	if (new_attempt < old_attempt)
 		guard_refuse(data, "attempts are only counted up");
 	if (new_attempt == old_attempt &&

@@ -28,13 +28,14 @@
 static const char *const ledger_states[] = {"claimed", "submitted", "unknown", "done"};
 
 static const char *const ledger_verdicts[] = {
-	"reserved", "go", "go_after_commit", "apply", "done", "closed", "busy", "unknown", "fenced"
+	"reserved", "go", "go_after_commit", "apply", "done", "closed", "busy", "unknown", "fenced",
+	"unapproved", "mismatch", "quarantined"
 };
 
 #define LEDGER_SELECT \
 	"SELECT action, target, job_key, run_id, fencing_token, highest_token, attempt," \
 	" state::pg_catalog.text, held, ending, reason, terms_shown, response, nonce, busy_until," \
-	" submitted_at, updated_at, xmin, ctid FROM effect.ledger" \
+	" submitted_at, updated_at, created_at, inputs_digest, xmin, ctid FROM effect.ledger" \
 	" WHERE effect_key OPERATOR(pg_catalog.=) $1"
 
 static SqlPlan ledger_select = {LEDGER_SELECT, 1, {UUIDOID}};
@@ -44,12 +45,12 @@ static SqlPlan ledger_lock_skip = {LEDGER_SELECT " FOR UPDATE SKIP LOCKED", 1, {
 static SqlPlan ledger_insert_row = {
 	"INSERT INTO effect.ledger (effect_key, job_key, run_id, fencing_token, highest_token, attempt,"
 	" state, held, ending, reason, terms_shown, response, nonce, busy_until, submitted_at,"
-	" updated_at, created_at, action, target, inputs)"
+	" updated_at, created_at, action, target, inputs, inputs_digest)"
 	" VALUES ($1, $2, $3, $4, $5, $6, $7::effect.effect_state, $8, $9, $10, $11, $12, $13, $14,"
-	" $15, $16, $16, $17, $18, $19) ON CONFLICT DO NOTHING",
-	19, {UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
+	" $15, $16, $16, $17, $18, $19, $20) ON CONFLICT DO NOTHING",
+	20, {UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
 		TEXTOID, JSONBOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
-	TEXTOID, JSONBOID}
+	TEXTOID, JSONBOID, TEXTOID}
 };
 
 /* Columns that do not change keep their value, so that this stays HOT. */
@@ -138,8 +139,10 @@ ledger_from_columns(SqlScope *scope, Effect *effect)
 	effect->busy_until = sql_column_time(15);
 	effect->submitted_at = sql_column_time(16);
 	effect->updated_at = sql_column_time(17);
-	sql_column(18, &value);
-	sql_column(19, &tid);
+	effect->created_at = sql_column_time(18);
+	effect->inputs_digest = sql_column_text(scope, 19);
+	sql_column(20, &value);
+	sql_column(21, &tid);
 	effect->ours = sql_is_ours("ledger", DatumGetTransactionId(value),
 							   (ItemPointer) DatumGetPointer(tid));
 }
@@ -264,6 +267,7 @@ ledger_insert(Effect *effect)
 		sql_arg_text(&args, effect->action);
 		sql_arg_text(&args, effect->target);
 		sql_arg_jsonb(&args, effect->inputs);
+		sql_arg_text(&args, effect->inputs_digest);
 		if (sql_write(&ledger_insert_row, &args) == 0)
 			found = PROBE_PRESENT;
 		sql_close(&scope);

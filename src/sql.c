@@ -224,6 +224,23 @@ sql_column(int column, Datum *value)
 }
 
 /* Copies into the caller's context, so that they outlive SPI_finish(). */
+bool
+sql_column_copy(SqlScope *scope, int column, Datum *value)
+{
+	Form_pg_attribute att = TupleDescAttr(SPI_tuptable->tupdesc, column - 1);
+	MemoryContext old;
+
+	if (!sql_column(column, value))
+		return false;
+	old = MemoryContextSwitchTo(scope->caller);
+	if (att->attlen == -1)
+		*value = PointerGetDatum(PG_DETOAST_DATUM_COPY(*value));
+	else
+		*value = datumCopy(*value, att->attbyval, att->attlen);
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
 char *
 sql_column_text(SqlScope *scope, int column)
 {
