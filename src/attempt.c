@@ -30,14 +30,16 @@ PG_FUNCTION_INFO_V1(effect_explain_effect);
 /* A row that appears and vanishes under us more often than this is busy. */
 #define ATTEMPT_MAX_TRIES	10
 
+static char attempt_quarantined[] = "nothing is sent from here until effect.adopt_cluster()";
 static char attempt_locked[] = "another transaction has it locked at this instant";
 
 /* Who asks, and for what */
 typedef struct Attempt
 {
-	const char *action;
+	Action		action;
 	const char *target;
 	Jsonb	   *inputs;
+	char		digest[65];		/* of the consequential inputs */
 	char	   *job_key;		/* NULL: the effect is its own lease */
 	int64		token;
 	char	   *terms_shown;
@@ -46,6 +48,7 @@ typedef struct Attempt
 	bool		submit;			/* begin, not claim */
 	bool		same;			/* what this attempt has claimed is submitted */
 	bool		fenced;			/* its token is superseded */
+	bool		quarantined;	/* nothing is sent from here */
 } Attempt;
 
 /*
@@ -76,16 +79,6 @@ attempt_go(void)
 		return VERDICT_GO_AFTER_COMMIT;
 	MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 	return VERDICT_GO;
-}
-
-/* The key of an effect: its action, target and the digest of its inputs. */
-void
-attempt_key(const char *action, const char *target, Jsonb *inputs, pg_uuid_t *key)
-{
-	char		digest[65];
-
-	key_digest(inputs, digest);
-	key_make(action, strlen(action), target, strlen(target), digest, strlen(digest), key);
 }
 
 /* inputs are needed; a JSON null or a bare value is a caller's slip. */
@@ -123,14 +116,16 @@ attempt_args_job(FunctionCallInfo fcinfo, int n, Attempt *attempt)
 static void
 attempt_args(FunctionCallInfo fcinfo, Attempt *attempt, pg_uuid_t *key)
 {
-	attempt->action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	char	   *action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+
 	attempt->target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
 	attempt->inputs = attempt_inputs(fcinfo, 2);
 	attempt_args_job(fcinfo, 3, attempt);
 	attempt->terms_shown = arg_text_or_null(fcinfo, 5, "terms_shown", EFFECT_MAX_TERMS);
 	attempt->run_id = arg_text_or_null(fcinfo, 6, "run_id", EFFECT_MAX_LABEL);
 	attempt->nonce = PG_ARGISNULL(7) ? NULL : PG_GETARG_UUID_P(7);
-	attempt_key(attempt->action, attempt->target, attempt->inputs, key);
+	action_get(action, true, &attempt->action);
+	action_key(&attempt->action, attempt->target, attempt->inputs, attempt->digest, key);
 }
 
 /* Is the caller's token worth anything?  LE003 if it never was. */
@@ -141,6 +136,7 @@ attempt_check_run(Attempt *attempt)
 
 	attempt->fenced = attempt->job_key != NULL &&
 		!lease_accepts(attempt->job_key, attempt->token, &lease);
+	attempt->quarantined = cluster_quarantined();
 }
 
 static bool
@@ -211,23 +207,33 @@ attempt_is_replay(const Effect *effect, const Attempt *attempt)
 /*
  * attempt_judge
  *		What the caller is told of an effect that is there, in the order of the
- *		verdicts: done, closed, fenced, unknown, busy.  VERDICT_RESERVED: it may
- *		be taken.
+ *		verdicts: mismatch, done, closed, quarantined, fenced, unknown, busy.
+ *		VERDICT_RESERVED: it may be taken.
  */
 static EffectVerdict
 attempt_judge(const Effect *effect, const Attempt *attempt, char **detail)
 {
 	*detail = NULL;
+	if (effect->inputs_digest != NULL && strcmp(effect->inputs_digest, attempt->digest) != 0)
+	{
+		*detail = ledger_mismatch(effect, attempt->inputs, attempt->action.key_fields);
+		return VERDICT_MISMATCH;
+	}
 	if (effect->state == STATE_DONE)
 		return ledger_done_verdict(effect, detail);
+	if (attempt->quarantined)
+	{
+		*detail = attempt_quarantined;
+		return VERDICT_QUARANTINED;
+	}
 	if (attempt->fenced)
 		return VERDICT_FENCED;
-	if (ledger_is_unknown(effect))
+	if (ledger_is_unknown(effect) && !action_may_resend(&attempt->action, effect->created_at))
 	{
 		*detail = attempt_unknown_detail(effect);
 		return VERDICT_UNKNOWN;
 	}
-	if (effect->held && effect->alive)
+	if (effect->held && effect->alive && !ledger_is_unknown(effect))
 	{
 		*detail = attempt_busy_detail(effect, attempt->job_key, attempt->token);
 		return VERDICT_BUSY;
@@ -246,6 +252,7 @@ static void
 attempt_take(Effect *effect, const Attempt *attempt)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	bool		submit = attempt->submit && attempt->action.approvals == 0;
 
 	effect->attempt++;
 	effect->highest_token = Max(effect->highest_token, effect->token);
@@ -260,18 +267,36 @@ attempt_take(Effect *effect, const Attempt *attempt)
 	effect->terms_shown = attempt->terms_shown;
 	effect->nonce = attempt->nonce;
 	effect->held = effect->alive = true;
-	effect->state = attempt->submit ? STATE_SUBMITTED : STATE_CLAIMED;
+	effect->state = submit ? STATE_SUBMITTED : STATE_CLAIMED;
 	effect->busy_until = attempt->job_key ? 0
-		: now + (int64) effect_default_timeout * INT64CONST(1000);
-	effect->submitted_at = attempt->submit ? now : 0;
+		: now + attempt->action.timeout;
+	effect->submitted_at = submit ? now : 0;
 }
 
-/* The attempt is written: fence it, and say what may be done now. */
+/*
+ * The attempt is written: fence it, and say what may be done now.  Where the
+ * action needs approvals it was only claimed so far; they are spent in this
+ * same transaction, and it is submitted.
+ */
 static EffectVerdict
-attempt_taken(const Attempt *attempt)
+attempt_taken(const Attempt *attempt, Effect *effect, char **detail)
 {
+	EffectVerdict verdict;
+
 	if (attempt->job_key != NULL)
 		fence_add(attempt->job_key, attempt->token);
+	if (attempt->submit && effect->state == STATE_CLAIMED)
+	{
+		verdict = approval_spend(effect, &attempt->action, detail);
+		if (verdict != VERDICT_GO)
+		{
+			cluster_flush_commit();
+			return verdict;
+		}
+		effect->state = STATE_SUBMITTED;
+		effect->submitted_at = GetCurrentTimestamp();
+		ledger_write(effect);
+	}
 	if (attempt->submit)
 		return attempt_go();
 	cluster_flush_commit();
@@ -288,16 +313,19 @@ attempt_insert(const pg_uuid_t *key, const Attempt *attempt, Effect *effect,
 	memset(effect, 0, sizeof(*effect));
 	effect->key = *key;
 	*detail = NULL;
-	*verdict = VERDICT_FENCED;
-	if (attempt->fenced)
+	*verdict = attempt->quarantined ? VERDICT_QUARANTINED : VERDICT_FENCED;
+	if (attempt->quarantined)
+		*detail = attempt_quarantined;
+	if (attempt->quarantined || attempt->fenced)
 		return true;
-	effect->action = unconstify(char *, attempt->action);
+	effect->action = unconstify(char *, attempt->action.name);
 	effect->target = unconstify(char *, attempt->target);
 	effect->inputs = attempt->inputs;
+	effect->inputs_digest = attempt->action.by_target ? pstrdup(attempt->digest) : NULL;
 	attempt_take(effect, attempt);
 	found = ledger_insert(effect);
 	if (found == PROBE_ABSENT)
-		*verdict = attempt_taken(attempt);
+		*verdict = attempt_taken(attempt, effect, detail);
 	else if (found == PROBE_IN_FLIGHT)
 	{
 		effect->attempt = 0;
@@ -323,13 +351,15 @@ attempt_touch(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char
 		return VERDICT_BUSY;
 	}
 	verdict = attempt_judge(effect, attempt, detail);
-	if (verdict == VERDICT_UNKNOWN && effect->state == STATE_SUBMITTED)
+	if (ledger_is_unknown(effect) && effect->state == STATE_SUBMITTED)
 		ledger_set_unknown(effect, "its holder was superseded or its time was up", NULL);
 	if (verdict != VERDICT_RESERVED)
 		return verdict;
+	if (effect->state == STATE_UNKNOWN)
+		ledger_resend(effect);
 	attempt_take(effect, attempt);
 	ledger_write(effect);
-	return attempt_taken(attempt);
+	return attempt_taken(attempt, effect, detail);
 }
 
 /*
@@ -355,7 +385,7 @@ attempt_make(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char 
 		if (verdict == VERDICT_BUSY && attempt_is_replay(effect, attempt))
 		{
 			*detail = NULL;
-			return attempt_taken(attempt);
+			return attempt_taken(attempt, effect, detail);
 		}
 		if (verdict == VERDICT_RESERVED ||
 			(verdict == VERDICT_UNKNOWN && effect->state == STATE_SUBMITTED))
@@ -464,7 +494,7 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	MemoryContext caller;
 	MemoryContext element;
 
-	attempt.action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	action_get(arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY), true, &attempt.action);
 	targets = arg_text_array(fcinfo, 1, "targets", EFFECT_MAX_TARGET, &n);
 	inputs = attempt_args_inputs(fcinfo, 2, n);
 	attempt_args_job(fcinfo, 3, &attempt);
@@ -483,7 +513,7 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 
 		attempt.target = targets[i];
 		attempt.inputs = attempt_element_inputs(inputs, i);
-		attempt_key(attempt.action, attempt.target, attempt.inputs, &key);
+		action_key(&attempt.action, attempt.target, attempt.inputs, attempt.digest, &key);
 		verdict = attempt_run(&key, &attempt, &effect, &detail);
 		ledger_answer_row(fcinfo, &effect, verdict, detail, targets[i]);
 		MemoryContextReset(element);
@@ -520,6 +550,11 @@ attempt_judge_submit(const Effect *effect, int64 token, pg_uuid_t *nonce, char *
 	*detail = NULL;
 	if (effect->state == STATE_DONE)
 		return ledger_done_verdict(effect, detail);
+	if (cluster_quarantined())
+	{
+		*detail = attempt_quarantined;
+		return VERDICT_QUARANTINED;
+	}
 	if (!attempt_holds(effect, token) || (effect->job_key != NULL && !effect->alive))
 	{
 		*detail = psprintf("token " INT64_FORMAT " is superseded", token);
@@ -542,8 +577,8 @@ attempt_judge_submit(const Effect *effect, int64 token, pg_uuid_t *nonce, char *
  * Submit what is claimed.  A claim that is held by nobody (it was retracted, or
  * found not to have happened) is its last holder's next attempt.
  */
-static void
-attempt_write_submit(Effect *effect, int64 token, pg_uuid_t *nonce)
+static EffectVerdict
+attempt_write_submit(Effect *effect, int64 token, pg_uuid_t *nonce, char **detail)
 {
 	Attempt		next = {.job_key = effect->job_key, .token = token, .nonce = nonce,
 		.run_id = effect->run_id, .terms_shown = effect->terms_shown, .submit = true,
@@ -551,8 +586,10 @@ attempt_write_submit(Effect *effect, int64 token, pg_uuid_t *nonce)
 
 	if (effect->held)
 		effect->attempt--;		/* it was counted when it was claimed */
+	action_get(effect->action, true, &next.action);
 	attempt_take(effect, &next);
 	ledger_write(effect);
+	return attempt_taken(&next, effect, detail);
 }
 
 /*
@@ -587,12 +624,14 @@ effect_submit_effect(PG_FUNCTION_ARGS)
 	if (verdict != VERDICT_GO)
 		return ledger_answer(fcinfo, &effect, verdict, detail);
 	if (effect.state == STATE_CLAIMED)
+		verdict = attempt_write_submit(&effect, token, nonce, &detail);
+	else
 	{
-		attempt_write_submit(&effect, token, nonce);
+		if (effect.job_key != NULL)
+			fence_add(effect.job_key, token);
+		verdict = attempt_go();
 	}
-	if (effect.job_key != NULL)
-		fence_add(effect.job_key, token);
-	return ledger_answer(fcinfo, &effect, attempt_go(), NULL);
+	return ledger_answer(fcinfo, &effect, verdict, detail);
 }
 
 /*
@@ -609,9 +648,10 @@ effect_explain_effect(PG_FUNCTION_ARGS)
 	EffectVerdict verdict;
 	char	   *detail;
 
-	attempt.action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	action_get(arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY), false, &attempt.action);
 	attempt.target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
-	attempt_key(attempt.action, attempt.target, attempt_inputs(fcinfo, 2), &key);
+	attempt.inputs = attempt_inputs(fcinfo, 2);
+	action_key(&attempt.action, attempt.target, attempt.inputs, attempt.digest, &key);
 	if (!ledger_read(&key, LOCK_NONE, &effect))
 	{
 		bool		busy = sql_probe_key(&key, false) == PROBE_IN_FLIGHT;

@@ -146,9 +146,9 @@ claim_answer(SqlScope *scope, const Ask *ask, Lease *lease, Told *told)
 
 /* The next token: above the last, and above every lost one. */
 static int64
-claim_next_token(const Lease *lease)
+claim_next_token(SqlScope *scope, const Lease *lease)
 {
-	int64		token = Max(lease->token + 1, cluster_first_token());
+	int64		token = Max(lease->token + 1, cluster_first_token(scope));
 
 	if (token >= LEASE_MAX_TOKEN)
 		ereport(ERROR,
@@ -159,14 +159,14 @@ claim_next_token(const Lease *lease)
 
 /* Write the grant: the lease row, and its run.  Under the job's lock. */
 static void
-claim_grant(const Ask *ask, const Lease *lease, Told *told)
+claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	SqlArgs		grant = {0};
 	SqlArgs		run = {0};
 
 	told->verdict = "granted";
-	told->token = claim_next_token(lease);
+	told->token = claim_next_token(scope, lease);
 	told->until = lease_end(now, ask->lease_for);
 	told->holder = ask->owner;
 
@@ -289,6 +289,11 @@ claim_job(const Ask *ask, Told *told)
 	sql_close(&scope);
 	if (answered)
 		return;
+	if (cluster_quarantined())
+	{
+		told->verdict = "quarantined";
+		return;
+	}
 	if (!claim_lock(ask))
 	{
 		told->verdict = "held";
@@ -300,7 +305,7 @@ claim_job(const Ask *ask, Told *told)
 		if (lease.owner != NULL)
 			lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
 							psprintf("taken by %s", ask->owner));
-		claim_grant(ask, &lease, told);
+		claim_grant(&scope, ask, &lease, told);
 		cluster_flush_commit();
 	}
 	sql_close(&scope);

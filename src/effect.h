@@ -185,7 +185,7 @@ extern void journal_add(const JournalEntry *entry);
 /* ---- cluster.c ---- */
 extern void cluster_check(void);
 extern bool cluster_quarantined(void);
-extern int64 cluster_first_token(void);
+extern int64 cluster_first_token(SqlScope *scope);
 extern void cluster_flush_commit(void);
 
 /* ---- lease.c ---- */
@@ -299,6 +299,11 @@ extern const char *ledger_state_label(const Effect *effect);
 extern void ledger_write(Effect *effect);
 extern void ledger_set_unknown(Effect *effect, const char *reason, Jsonb *late_answer);
 extern bool ledger_is_unknown(const Effect *effect);
+extern char *ledger_mismatch(const Effect *effect, Jsonb *inputs, ArrayType *fields);
+extern void ledger_resend(Effect *effect);
+extern void ledger_close(Effect *effect, const char *reason, Jsonb *response);
+extern void ledger_journal(const Effect *effect, const char *event, int64 token,
+						   const char *detail, Jsonb *evidence);
 extern void ledger_clear_unknown(const pg_uuid_t *key);
 extern void ledger_missing(const pg_uuid_t *key);
 extern int	ledger_abandon(const char *job_key, int64 token, const char *reason);
@@ -313,5 +318,8 @@ extern char *attempt_busy_detail(const Effect *effect, const char *job_key, int6
 extern Jsonb *attempt_inputs(FunctionCallInfo fcinfo, int n);
 extern bool attempt_stands_alone(void);
 extern bool attempt_holds(const Effect *effect, int64 token);
+
+/* ---- approval.c ---- */
+extern EffectVerdict approval_spend(Effect *effect, const Action *action, char **detail);
 
 #endif							/* EFFECT_H */

@@ -63,6 +63,21 @@ static SqlPlan ledger_update_row = {
 	TEXTOID, JSONBOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID}
 };
 
+static SqlPlan ledger_inputs = {
+	"SELECT inputs FROM effect.ledger WHERE effect_key OPERATOR(pg_catalog.=) $1",
+	1, {UUIDOID}
+};
+
+/* $3 NULL: every top-level member of either document counts. */
+static SqlPlan ledger_differences = {
+	"SELECT pg_catalog.string_agg(k, ', ' ORDER BY k) FROM"
+	" (SELECT pg_catalog.jsonb_object_keys($1) UNION SELECT pg_catalog.jsonb_object_keys($2)) AS m(k)"
+	" WHERE ($3 IS NULL OR k OPERATOR(pg_catalog.=) ANY ($3))"
+	" AND COALESCE(($1 OPERATOR(pg_catalog.->) k) OPERATOR(pg_catalog.<>)"
+	" ($2 OPERATOR(pg_catalog.->) k), true)",
+	3, {JSONBOID, JSONBOID, TEXTARRAYOID}
+};
+
 static SqlPlan unknown_upsert = {
 	"INSERT INTO effect.unknown AS u (effect_key, since, reason, next_check, late_answer)"
 	" VALUES ($1, $2, $3, $2, $4) ON CONFLICT (effect_key) DO UPDATE"
@@ -290,6 +305,37 @@ ledger_write(Effect *effect)
 	sql_close(&scope);
 }
 
+/* A journal entry about one effect. */
+void
+ledger_journal(const Effect *effect, const char *event, int64 token, const char *detail, Jsonb *evidence)
+{
+	SqlScope	scope;
+	JournalEntry entry = {.event = event, .job_key = effect->job_key, .token = token,
+	.key = &effect->key, .attempt = effect->attempt, .detail = detail, .evidence = evidence};
+
+	sql_open(&scope);
+	journal_add(&entry);
+	sql_close(&scope);
+}
+
+/*
+ * ledger_close
+ *		End a claimed effect without doing it.  The caller has its row locked.
+ *		Flushed: a close that a crash undoes would let it be sent.
+ */
+void
+ledger_close(Effect *effect, const char *reason, Jsonb *response)
+{
+	effect->state = STATE_DONE;
+	effect->ending = "closed";
+	effect->reason = pstrdup(reason);
+	effect->response = response;
+	effect->held = false;
+	ledger_write(effect);
+	ledger_journal(effect, "closed", effect->token, reason, response);
+	cluster_flush_commit();
+}
+
 /*
  * ledger_set_unknown
  *		Write down that nobody knows, or add a late answer to what is known of
@@ -361,6 +407,51 @@ ledger_missing(const pg_uuid_t *key)
 					DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(key)))),
 			 errhint("Use the effect_key that claim_effect or begin_effect returned; COMMIT it first.")));
 	pg_unreachable();
+}
+
+/*
+ * ledger_mismatch
+ *		Which of the consequential inputs differ from those recorded?
+ */
+char *
+ledger_mismatch(const Effect *effect, Jsonb *inputs, ArrayType *fields)
+{
+	SqlScope	scope;
+	SqlArgs		key = {0};
+	SqlArgs		args = {0};
+	Jsonb	   *recorded;
+	char	   *names = NULL;
+
+	sql_open(&scope);
+	sql_arg_uuid(&key, &effect->key);
+	recorded = sql_read(&ledger_inputs, &key) > 0 ? sql_column_jsonb(&scope, 1) : NULL;
+	if (recorded != NULL)
+	{
+		sql_arg_jsonb(&args, recorded);
+		sql_arg_jsonb(&args, inputs);
+		sql_arg(&args, PointerGetDatum(fields), fields == NULL);
+		(void) sql_read(&ledger_differences, &args);
+		names = sql_column_text(&scope, 1);
+	}
+	sql_close(&scope);
+	if (names == NULL)
+		return "the inputs differ from those recorded, which are no longer kept";
+	return psprintf("other inputs than recorded: %s", names);
+}
+
+/*
+ * ledger_resend
+ *		Its action lets an unknown effect be sent again without a look: back to
+ *		claimed, held by nobody, for the attempt that follows at once.
+ */
+void
+ledger_resend(Effect *effect)
+{
+	effect->state = STATE_CLAIMED;
+	effect->held = false;
+	ledger_write(effect);
+	ledger_clear_unknown(&effect->key);
+	ledger_journal(effect, "resent", effect->token, "unknown, and its action lets it be sent again", NULL);
 }
 
 /* What a caller is told of an effect that has ended, and why. */
