@@ -41,6 +41,7 @@ CREATE TABLE effect.unknown (
 	reason			text NOT NULL,
 	checks			integer NOT NULL DEFAULT 0,
 	next_check		timestamptz NOT NULL,
+	checked_by		text,
 	late_answer		jsonb,
 	CONSTRAINT unknown_pkey PRIMARY KEY (effect_key)
 );

@@ -298,7 +298,10 @@ attempt_taken(const Attempt *attempt, Effect *effect, char **detail)
 		ledger_write(effect);
 	}
 	if (attempt->submit)
+	{
+		ledger_list_straggler(effect);
 		return attempt_go();
+	}
 	cluster_flush_commit();
 	return VERDICT_RESERVED;
 }

@@ -44,6 +44,7 @@
 #define EFFECT_LOCK_KEY		0x4F03	/* the one caller that may insert a key */
 #define EFFECT_LOCK_CLUSTER	0x4F04	/* the one session that moves the epoch */
 #define EFFECT_LOCK_EPOCH	0x4F05	/* grants in flight (RowShare), a step by hand (Exclusive) */
+#define EFFECT_LOCK_SWEEP	0x4F06	/* the one session that sweeps */
 
 /* Same order as the labels in ledger.c */
 typedef enum EffectState
@@ -216,6 +217,7 @@ extern void lease_read_in(SqlScope *scope, const char *job_key, Lease *lease);
 extern TokenStanding lease_standing(const Lease *lease, int64 token);
 extern bool lease_accepts(const char *job_key, int64 token, Lease *lease);
 extern void lease_refused(const char *job_key, int64 token, const char *what);
+extern bool lease_expire(const char *job_key);
 extern TimestampTz lease_end(TimestampTz now, Interval *lease_for);
 extern void lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
 							const char *event, const char *reason);
@@ -301,6 +303,7 @@ extern void ledger_set_unknown(Effect *effect, const char *reason, Jsonb *late_a
 extern bool ledger_is_unknown(const Effect *effect);
 extern char *ledger_mismatch(const Effect *effect, Jsonb *inputs, ArrayType *fields);
 extern void ledger_resend(Effect *effect);
+extern void ledger_list_straggler(const Effect *effect);
 extern void ledger_close(Effect *effect, const char *reason, Jsonb *response);
 extern void ledger_journal(const Effect *effect, const char *event, int64 token,
 						   const char *detail, Jsonb *evidence);
@@ -318,6 +321,31 @@ extern char *attempt_busy_detail(const Effect *effect, const char *job_key, int6
 extern Jsonb *attempt_inputs(FunctionCallInfo fcinfo, int n);
 extern bool attempt_stands_alone(void);
 extern bool attempt_holds(const Effect *effect, int64 token);
+
+/* ---- resolve.c, resolver.c ---- */
+typedef enum Finding
+{
+	FOUND_HAPPENED,
+	FOUND_ABSENT,
+	FOUND_UNCLEAR
+} Finding;
+
+typedef struct Resolution
+{
+	Finding		finding;
+	int			attempt;		/* 0: not named */
+	Jsonb	   *evidence;
+	Jsonb	   *response;
+} Resolution;
+
+extern Finding resolve_finding(const char *label);
+extern void resolve_write(Effect *effect, const Resolution *found);
+extern pg_uuid_t *resolver_due(int limit, int *n);
+extern int	resolver_look(const pg_uuid_t *key);
+
+/* ---- retention.c ---- */
+extern bool retention_deletes;
+extern void retention_prune(int *bodies, int *keys);
 
 /* ---- approval.c ---- */
 extern EffectVerdict approval_spend(Effect *effect, const Action *action, char **detail);

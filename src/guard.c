@@ -25,6 +25,7 @@ PG_FUNCTION_INFO_V1(effect_guard_run);
 PG_FUNCTION_INFO_V1(effect_guard_ledger);
 PG_FUNCTION_INFO_V1(effect_guard_unknown);
 PG_FUNCTION_INFO_V1(effect_guard_cluster);
+PG_FUNCTION_INFO_V1(effect_guard_approval);
 
 static SqlPlan guard_effect_state = {
 	"SELECT 1 FROM effect.ledger WHERE effect_key OPERATOR(pg_catalog.=) $1"
@@ -111,6 +112,8 @@ effect_guard_keep(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = guard_data(fcinfo);
 
+	if (retention_deletes && TRIGGER_FIRED_BY_DELETE(data->tg_event))
+		return PointerGetDatum(data->tg_trigtuple);
 	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
 		guard_refuse(data, "its rows are never changed");
 	guard_refuse(data, "its rows are kept");
@@ -219,6 +222,8 @@ effect_guard_unknown(PG_FUNCTION_ARGS)
 		guard_unchanged(data, fixed);
 		return PointerGetDatum(data->tg_newtuple);
 	}
+	if (retention_deletes)
+		return PointerGetDatum(data->tg_trigtuple);
 	sql_open(&scope);
 	sql_arg(&args, key, isnull);
 	unknown = sql_read(&guard_effect_state, &args);
@@ -237,5 +242,22 @@ effect_guard_cluster(PG_FUNCTION_ARGS)
 	if (guard_int(data, data->tg_newtuple, "epoch", INT8OID) <
 		guard_int(data, data->tg_trigtuple, "epoch", INT8OID))
 		guard_refuse(data, "the epoch never goes down");
+	return PointerGetDatum(data->tg_newtuple);
+}
+
+/* Spent is final, and whose it is never changes. */
+Datum
+effect_guard_approval(PG_FUNCTION_ARGS)
+{
+	static const char *const fixed[] = {"effect_key", "approver", NULL};
+	static const char *const spent[] = {"consumed_at", "consumed_attempt", "revoked_at", "terms",
+		"expires_at", "approved_at", NULL};
+	TriggerData *data = guard_data(fcinfo);
+	bool		unspent;
+
+	guard_unchanged(data, fixed);
+	(void) guard_value(data, data->tg_trigtuple, "consumed_at", &unspent);
+	if (!unspent)
+		guard_unchanged(data, spent);
 	return PointerGetDatum(data->tg_newtuple);
 }

@@ -270,6 +270,36 @@ lease_take_away(const char *job_key, const Lease *lease, const char *outcome, co
 }
 
 /*
+ * lease_expire
+ *		End a run whose lease has expired, exactly as a thief would, except that
+ *		nobody takes it: the lock by try, the clock read again.  false: it is
+ *		busy, was renewed, or is free already.
+ */
+bool
+lease_expire(const char *job_key)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	Lease		lease;
+	bool		expired;
+
+	if (!lease_lock(job_key, ExclusiveLock, false))
+		return false;
+	sql_open(&scope);
+	lease_read_in(&scope, job_key, &lease);
+	expired = lease.owner != NULL && lease.until <= GetCurrentTimestamp();
+	if (expired)
+	{
+		sql_arg_text(&args, job_key);
+		(void) sql_write(&lease_free, &args);
+		lease_take_away(job_key, &lease, "abandoned", "expired", "ended by sweep");
+		cluster_flush_commit();
+	}
+	sql_close(&scope);
+	return expired;
+}
+
+/*
  * Lock the job as its holder and look: true where the token is current.  A
  * superseded caller does not wait for anybody's lock.
  */

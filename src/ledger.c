@@ -78,6 +78,11 @@ static SqlPlan ledger_differences = {
 	3, {JSONBOID, JSONBOID, TEXTARRAYOID}
 };
 
+static SqlPlan straggler_insert = {
+	"INSERT INTO effect.straggler (effect_key) VALUES ($1) ON CONFLICT DO NOTHING",
+	1, {UUIDOID}
+};
+
 static SqlPlan unknown_upsert = {
 	"INSERT INTO effect.unknown AS u (effect_key, since, reason, next_check, late_answer)"
 	" VALUES ($1, $2, $3, $2, $4) ON CONFLICT (effect_key) DO UPDATE"
@@ -289,6 +294,25 @@ ledger_insert(Effect *effect)
 	}
 	unlock_advisory(EFFECT_LOCK_KEY, hash, ExclusiveLock);
 	return found;
+}
+
+/*
+ * ledger_list_straggler
+ *		An effect is submitted long after it was created: sweep, which looks
+ *		from a mark on, may have passed it.  List it.
+ */
+void
+ledger_list_straggler(const Effect *effect)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+
+	if (effect->created_at == 0 || effect->submitted_at - effect->created_at < USECS_PER_MINUTE)
+		return;
+	sql_open(&scope);
+	sql_arg_uuid(&args, &effect->key);
+	(void) sql_write(&straggler_insert, &args);
+	sql_close(&scope);
 }
 
 /* Write an effect back.  The caller has its row locked. */
