@@ -70,3 +70,22 @@ CREATE VIEW effect.unknown_effects AS
 COMMENT ON VIEW effect.unknown_effects IS
 	'effects that may have happened, oldest first, with what a superseded run said of them';
 
+CREATE VIEW effect.action_stats AS
+	SELECT a.action, a.identity, a.on_unknown, a.resolver, a.approvals_required, a.registered_by,
+		   CASE WHEN a.on_unknown = 'drop' THEN 0 ELSE u.n END AS unknown,
+		   CASE WHEN a.on_unknown = 'drop' THEN u.n ELSE 0 END AS dropped,
+		   u.oldest AS unknown_since,
+		   COALESCE(rb.pruned, 0) AS bodies_pruned, COALESCE(rk.pruned, 0) AS keys_pruned,
+		   rk.pruned_to AS keys_pruned_to,
+		   CASE WHEN a.on_unknown = 'check' AND a.resolver IS NULL
+				THEN 'unobserved: register a resolver, or poll effect.next_unknown() from outside' END AS advice
+	  FROM effect.action a
+	  CROSS JOIN LATERAL (
+		SELECT pg_catalog.count(*) AS n, pg_catalog.min(k.since) AS oldest
+		  FROM effect.unknown k JOIN effect.ledger l ON l.effect_key = k.effect_key
+		 WHERE l.action = a.action) AS u
+	  LEFT JOIN effect.retention rb ON rb.action = a.action AND rb.what = 'bodies'
+	  LEFT JOIN effect.retention rk ON rk.action = a.action AND rk.what = 'keys';
+COMMENT ON VIEW effect.action_stats IS
+	'registered actions: how they are treated, how many effects of each are unknown or given up (dropped), and advice';
+

@@ -62,6 +62,7 @@ static const char acl_approver_views[] = "effect.awaiting_approval, effect.unuse
 static const char acl_monitor[] = "effect.may_read_bodies()";
 static const char acl_views[] =
 "effect.leases, effect.runs, effect.effects, effect.journal, effect.unknown_effects,"
+"effect.action_stats,"
 "effect.awaiting_approval, effect.unused_approvals";
 
 /* GRANT ... TO role, as the caller. */
