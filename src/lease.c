@@ -103,11 +103,8 @@ lease_lock_all(void)
 	int			n;
 
 	sql_open(&scope);
-	n = (int) sql_read(&lease_held, &none);
-	jobs = MemoryContextAlloc(scope.caller, (n + 1) * sizeof(char *));
-	for (int i = 0; i < n; i++)
-		jobs[i] = MemoryContextStrdup(scope.caller,
-									  SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+	(void) sql_read(&lease_held, &none);
+	jobs = sql_rows_text(&scope, &n);
 	sql_close(&scope);
 	for (int i = 0; i < n; i++)
 		(void) lease_lock(jobs[i], ExclusiveLock, true);

@@ -123,17 +123,6 @@ ledger_state(const char *label)
 	pg_unreachable();
 }
 
-static int64
-ledger_column_int(int column)
-{
-	Datum		value;
-
-	if (!sql_column(column, &value))
-		return 0;
-	return SPI_gettypeid(SPI_tuptable->tupdesc, column) == INT4OID
-		? DatumGetInt32(value) : DatumGetInt64(value);
-}
-
 /* The row of the last result, in the order of LEDGER_SELECT. */
 static void
 ledger_from_columns(SqlScope *scope, Effect *effect)
@@ -145,9 +134,9 @@ ledger_from_columns(SqlScope *scope, Effect *effect)
 	effect->target = sql_column_text(scope, 2);
 	effect->job_key = sql_column_text(scope, 3);
 	effect->run_id = sql_column_text(scope, 4);
-	effect->token = ledger_column_int(5);
-	effect->highest_token = ledger_column_int(6);
-	effect->attempt = (int) ledger_column_int(7);
+	effect->token = sql_column_int(5);
+	effect->highest_token = sql_column_int(6);
+	effect->attempt = (int) sql_column_int(7);
 	effect->state = ledger_state(sql_column_text(scope, 8));
 	sql_column(9, &value);
 	effect->held = DatumGetBool(value);

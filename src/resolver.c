@@ -12,14 +12,12 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/resowner.h"
 
 #include "effect.h"
 
@@ -61,6 +59,14 @@ static SqlPlan resolver_inputs = {
 	1, {UUIDOID}
 };
 
+/* One look at the far side: of which effect, and what was found */
+typedef struct Look
+{
+	Effect		effect;
+	Action		action;
+	Resolution	found;
+} Look;
+
 static void
 resolver_due_args(SqlArgs *args)
 {
@@ -79,14 +85,8 @@ resolver_due(int limit, int *n)
 	sql_open(&scope);
 	resolver_due_args(&args);
 	sql_arg(&args, Int32GetDatum(limit), false);
-	*n = (int) sql_read(&resolver_select_due, &args);
-	keys = MemoryContextAlloc(scope.caller, (*n + 1) * sizeof(pg_uuid_t));
-	for (int i = 0; i < *n; i++)
-	{
-		bool		isnull;
-
-		keys[i] = *DatumGetUUIDP(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
-	}
+	(void) sql_read(&resolver_select_due, &args);
+	keys = sql_rows_uuid(&scope, 0, n);
 	sql_close(&scope);
 	return keys;
 }
@@ -137,9 +137,10 @@ resolver_execute(const Action *action, const Effect *effect, Oid role, Resolutio
 
 /* As the registering role, with nothing of ours in its search path. */
 static void
-resolver_call_as(const Action *action, const Effect *effect, Resolution *found)
+resolver_call_as(void *arg)
 {
-	Oid			role = get_role_oid(action->registered_by, false);
+	Look	   *look = arg;
+	Oid			role = get_role_oid(look->action.registered_by, false);
 	Oid			user;
 	int			security;
 	int			nest;
@@ -149,7 +150,7 @@ resolver_call_as(const Action *action, const Effect *effect, Resolution *found)
 	nest = NewGUCNestLevel();
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	resolver_execute(action, effect, role, found);
+	resolver_execute(&look->action, &look->effect, role, &look->found);
 	AtEOXact_GUC(true, nest);
 	SetUserIdAndSecContext(user, security);
 }
@@ -163,40 +164,20 @@ resolver_passes_through(int code)
 
 /* Call the resolver in a subtransaction; what it raises is cannot_tell. */
 static void
-resolver_call(const Action *action, const Effect *effect, Resolution *found)
+resolver_call(Look *look)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *error = sql_try(resolver_call_as, look);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		resolver_call_as(action, effect, found);
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (resolver_passes_through(error->sqlerrcode))
-			ReThrowError(error);
-		found->finding = FOUND_UNCLEAR;
-		found->evidence = found->response = NULL;
-		ledger_journal(effect, "resolver_failed", effect->token,
-					   psprintf("%s: %s (SQLSTATE %s)", action->resolver, error->message,
-								unpack_sql_state(error->sqlerrcode)), NULL);
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
+	if (error == NULL)
+		return;
+	if (resolver_passes_through(error->sqlerrcode))
+		ReThrowError(error);
+	look->found.finding = FOUND_UNCLEAR;
+	look->found.evidence = look->found.response = NULL;
+	ledger_journal(&look->effect, "resolver_failed", look->effect.token,
+				   psprintf("%s: %s (SQLSTATE %s)", look->action.resolver, error->message,
+							unpack_sql_state(error->sqlerrcode)), NULL);
+	FreeErrorData(error);
 }
 
 /*
@@ -207,22 +188,21 @@ resolver_call(const Action *action, const Effect *effect, Resolution *found)
 int
 resolver_look(const pg_uuid_t *key)
 {
-	Effect		effect;
-	Action		action;
-	Resolution	found = {.finding = FOUND_UNCLEAR};
+	Look		look = {.found.finding = FOUND_UNCLEAR};
+	Effect		now;
 
-	if (!ledger_read(key, LOCK_NONE, &effect) || effect.state != STATE_UNKNOWN)
+	if (!ledger_read(key, LOCK_NONE, &look.effect) || look.effect.state != STATE_UNKNOWN)
 		return -1;
-	action_get(effect.action, false, &action);
-	if (action.resolver == NULL)
+	action_get(look.effect.action, false, &look.action);
+	if (look.action.resolver == NULL)
 		return -1;
-	found.attempt = effect.attempt;
-	resolver_call(&action, &effect, &found);
-	if (!ledger_read(key, LOCK_SKIP, &effect) || effect.state != STATE_UNKNOWN ||
-		effect.attempt != found.attempt)
+	look.found.attempt = look.effect.attempt;
+	resolver_call(&look);
+	if (!ledger_read(key, LOCK_SKIP, &now) || now.state != STATE_UNKNOWN ||
+		now.attempt != look.found.attempt)
 		return -1;
-	resolve_write(&effect, &found);
-	return found.finding;
+	resolve_write(&now, &look.found);
+	return look.found.finding;
 }
 
 /*

@@ -80,6 +80,13 @@ static SqlPlan sweep_stretch = {
 	3, {TIMESTAMPTZOID, INT4OID, INT4OID}
 };
 
+/* More rows of one instant than a stretch holds (a bulk load): all of them. */
+static SqlPlan sweep_instant = {
+	"SELECT effect_key FROM effect.ledger WHERE created_at OPERATOR(pg_catalog.=) $1"
+	" AND state OPERATOR(pg_catalog.=) 'submitted'::effect.effect_state LIMIT $2",
+	2, {TIMESTAMPTZOID, INT4OID}
+};
+
 static SqlPlan sweep_stragglers = {
 	"SELECT effect_key FROM effect.straggler LIMIT $1",
 	1, {INT4OID}
@@ -89,24 +96,6 @@ static SqlPlan sweep_drop_straggler = {
 	"DELETE FROM effect.straggler WHERE effect_key OPERATOR(pg_catalog.=) $1",
 	1, {UUIDOID}
 };
-
-/* The uuids of a column of the last result, in the caller's memory. */
-static pg_uuid_t *
-sweep_keys(SqlScope *scope, int column, int from, int *n)
-{
-	pg_uuid_t  *keys = MemoryContextAlloc(scope->caller, (SPI_processed + 1) * sizeof(pg_uuid_t));
-
-	*n = 0;
-	for (uint64 row = from; row < SPI_processed; row++)
-	{
-		bool		isnull;
-		Datum		value = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, column, &isnull);
-
-		if (!isnull)
-			keys[(*n)++] = *DatumGetUUIDP(value);
-	}
-	return keys;
-}
 
 /* End the runs whose leases have expired, as thieves would. */
 static int
@@ -121,11 +110,8 @@ sweep_runs(void)
 	sql_open(&scope);
 	sql_arg_time(&args, GetCurrentTimestamp());
 	sql_arg(&args, Int32GetDatum(SWEEP_MAX_RUNS), false);
-	n = (int) sql_read(&sweep_expired, &args);
-	jobs = MemoryContextAlloc(scope.caller, (n + 1) * sizeof(char *));
-	for (int i = 0; i < n; i++)
-		jobs[i] = MemoryContextStrdup(scope.caller,
-									  SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+	(void) sql_read(&sweep_expired, &args);
+	jobs = sql_rows_text(&scope, &n);
 	sql_close(&scope);
 	for (int i = 0; i < n; i++)
 		ended += lease_expire(jobs[i]) ? 1 : 0;
@@ -195,6 +181,28 @@ sweep_set_mark(TimestampTz mark)
 	sql_close(&scope);
 }
 
+/* Get past an instant that fills a stretch; false: some of it is submitted. */
+static bool
+sweep_past(TimestampTz instant, Swept *swept)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	pg_uuid_t  *keys;
+	int			n;
+	bool		past;
+
+	sql_open(&scope);
+	sql_arg_time(&args, instant);
+	sql_arg(&args, Int32GetDatum(SWEEP_MAX_EFFECTS), false);
+	(void) sql_read(&sweep_instant, &args);
+	keys = sql_rows_uuid(&scope, 0, &n);
+	sql_close(&scope);
+	past = n < SWEEP_MAX_EFFECTS;
+	for (int i = 0; i < n; i++)
+		past &= !sweep_effect(&keys[i], swept);
+	return past;
+}
+
 /*
  * One stretch of the ledger from the mark on.  The mark moves to the oldest
  * effect still submitted in it, or to its end, never past the limit.
@@ -210,6 +218,7 @@ sweep_ledger(Swept *swept)
 	pg_uuid_t  *keys;
 	TimestampTz *created;
 	int			n;
+	bool		stuck;
 
 	sql_open(&scope);
 	sql_arg(&args, TimestampTzGetDatum(mark), false);
@@ -217,7 +226,8 @@ sweep_ledger(Swept *swept)
 	sql_arg(&args, Int32GetDatum(SWEEP_MAX_EFFECTS), false);
 	(void) sql_read(&sweep_stretch, &args);
 	next = sql_column_time(2);
-	keys = sweep_keys(&scope, 1, 1, &n);
+	stuck = next != 0 && next == mark && sql_column_int(3) == SWEEP_MAX_ROWS;
+	keys = sql_rows_uuid(&scope, 1, &n);
 	created = MemoryContextAlloc(scope.caller, (n + 1) * sizeof(TimestampTz));
 	for (int i = 0; i < n; i++)
 	{
@@ -234,6 +244,8 @@ sweep_ledger(Swept *swept)
 	for (int i = n - 1; i >= 0; i--)
 		if (sweep_effect(&keys[i], swept))
 			next = created[i];
+	if (stuck && next == mark && sweep_past(mark, swept))
+		next = mark + 1;
 	next = Min(next, limit);
 	sweep_set_mark(Max(next, mark));
 }
@@ -250,7 +262,7 @@ sweep_listed(Swept *swept)
 	sql_open(&scope);
 	sql_arg(&args, Int32GetDatum(SWEEP_MAX_EFFECTS), false);
 	(void) sql_read(&sweep_stragglers, &args);
-	keys = sweep_keys(&scope, 1, 0, &n);
+	keys = sql_rows_uuid(&scope, 0, &n);
 	sql_close(&scope);
 	for (int i = 0; i < n; i++)
 	{
