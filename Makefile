@@ -9,7 +9,7 @@ EXTVERSION   = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" effect.cont
 
 MODULE_big   = effect
 OBJS         = $(patsubst %,src/%.o,effect sql args key facts canonical journal cluster lease claim fence \
-                 fenced_table ledger action approval attempt outcome inside resolve resolver sweep retention guard acl)
+                 fenced_table ledger action approval attempt submit outcome inside resolve resolver sweep retention guard acl)
 
 # The install script is these pieces in this order, one a room.
 PIECES       = sql/00-effect.sql sql/05-journal.sql sql/07-cluster.sql sql/10-key.sql \

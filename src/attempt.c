@@ -1,6 +1,6 @@
 /*
  * attempt.c
- *	  Taking an effect: claim, submit, begin, and what would happen (explain).
+ *	  Taking an effect: claim, begin, and what would happen (explain).
  *
  * Only submit and begin say "go", and only when the record is committed as the
  * statement returns; in a transaction that stays open they say so.  None of
@@ -19,37 +19,18 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-#include "effect.h"
+#include "attempt.h"
 
 PG_FUNCTION_INFO_V1(effect_claim_effect);
 PG_FUNCTION_INFO_V1(effect_begin_effect);
 PG_FUNCTION_INFO_V1(effect_begin_effects);
-PG_FUNCTION_INFO_V1(effect_submit_effect);
 PG_FUNCTION_INFO_V1(effect_explain_effect);
 
 /* A row that appears and vanishes under us more often than this is busy. */
 #define ATTEMPT_MAX_TRIES	10
 
-static char attempt_quarantined[] = "nothing is sent from here until effect.adopt_cluster()";
-static char attempt_locked[] = "another transaction has it locked at this instant";
-
-/* Who asks, and for what */
-typedef struct Attempt
-{
-	Action		action;
-	const char *target;
-	Jsonb	   *inputs;
-	char		digest[65];		/* of the consequential inputs */
-	char	   *job_key;		/* NULL: the effect is its own lease */
-	int64		token;
-	char	   *terms_shown;
-	char	   *run_id;
-	pg_uuid_t  *nonce;
-	bool		submit;			/* begin, not claim */
-	bool		same;			/* what this attempt has claimed is submitted */
-	bool		fenced;			/* its token is superseded */
-	bool		quarantined;	/* nothing is sent from here */
-} Attempt;
+char attempt_quarantined[] = "nothing is sent from here until effect.adopt_cluster()";
+char attempt_locked[] = "another transaction has it locked at this instant";
 
 /*
  * attempt_stands_alone
@@ -71,7 +52,7 @@ attempt_stands_alone(void)
 }
 
 /* The record of a submit is evidence: flushed, and before the answer. */
-static EffectVerdict
+EffectVerdict
 attempt_go(void)
 {
 	cluster_flush_commit();
@@ -174,7 +155,7 @@ attempt_busy_detail(const Effect *effect, const char *job_key, int64 token)
 					effect->token, effect->job_key, effect->holder ? effect->holder : "nobody", until);
 }
 
-static char *
+char *
 attempt_unknown_detail(const Effect *effect)
 {
 	if (effect->submitted_at == 0)
@@ -185,7 +166,7 @@ attempt_unknown_detail(const Effect *effect)
 }
 
 /* The same uncertain caller asking again, in a later transaction, within a minute. */
-static bool
+bool
 attempt_same_nonce(const Effect *effect, pg_uuid_t *nonce)
 {
 	return nonce != NULL && effect->nonce != NULL && !effect->ours &&
@@ -248,7 +229,7 @@ attempt_judge(const Effect *effect, const Attempt *attempt, char **detail)
 }
 
 /* Make an effect this caller's next attempt, claimed or submitted. */
-static void
+void
 attempt_take(Effect *effect, const Attempt *attempt)
 {
 	TimestampTz now = GetCurrentTimestamp();
@@ -278,7 +259,7 @@ attempt_take(Effect *effect, const Attempt *attempt)
  * action needs approvals it was only claimed so far; they are spent in this
  * same transaction, and it is submitted.
  */
-static EffectVerdict
+EffectVerdict
 attempt_taken(const Attempt *attempt, Effect *effect, char **detail)
 {
 	EffectVerdict verdict;
@@ -524,117 +505,6 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(element);
 	return (Datum) 0;
-}
-
-/*
- * attempt_holds
- *		Is this token the effect's own?  false: superseded by a later attempt.
- *		A token that no attempt at this effect ever had raises LE003.
- */
-bool
-attempt_holds(const Effect *effect, int64 token)
-{
-	if (token == effect->token)
-		return true;
-	if (token <= Max(effect->token, effect->highest_token))
-		return false;
-	ereport(ERROR,
-			(errcode(ERRCODE_EFFECT_NOT_FOUND),
-			 errmsg("token " INT64_FORMAT " never had an attempt at this effect", token),
-			 errdetail("Its latest attempt has token " INT64_FORMAT ".", effect->token),
-			 errhint("Use the fencing_token that claim_effect or begin_effect returned.")));
-	pg_unreachable();
-}
-
-/* What submit answers without writing; VERDICT_GO: it may be submitted. */
-static EffectVerdict
-attempt_judge_submit(const Effect *effect, int64 token, pg_uuid_t *nonce, char **detail)
-{
-	*detail = NULL;
-	if (effect->state == STATE_DONE)
-		return ledger_done_verdict(effect, detail);
-	if (cluster_quarantined())
-	{
-		*detail = attempt_quarantined;
-		return VERDICT_QUARANTINED;
-	}
-	if (!attempt_holds(effect, token) || (effect->job_key != NULL && !effect->alive))
-	{
-		*detail = psprintf("token " INT64_FORMAT " is superseded", token);
-		return VERDICT_FENCED;
-	}
-	if (ledger_is_unknown(effect))
-	{
-		*detail = attempt_unknown_detail(effect);
-		return VERDICT_UNKNOWN;
-	}
-	if (effect->state == STATE_SUBMITTED && !attempt_same_nonce(effect, nonce))
-	{
-		*detail = "yours: submitted by you; complete it, retract it or mark it unknown";
-		return VERDICT_BUSY;
-	}
-	return VERDICT_GO;
-}
-
-/*
- * Submit what is claimed.  A claim that is held by nobody (it was retracted, or
- * found not to have happened) is its last holder's next attempt.
- */
-static EffectVerdict
-attempt_write_submit(Effect *effect, int64 token, pg_uuid_t *nonce, char **detail)
-{
-	Attempt		next = {.job_key = effect->job_key, .token = token, .nonce = nonce,
-		.run_id = effect->run_id, .terms_shown = effect->terms_shown, .submit = true,
-		.same = effect->held};
-
-	if (effect->held)
-		effect->attempt--;		/* it was counted when it was claimed */
-	action_get(effect->action, true, &next.action);
-	attempt_take(effect, &next);
-	ledger_write(effect);
-	return attempt_taken(&next, effect, detail);
-}
-
-/*
- * effect.submit_effect(effect_key, fencing_token, nonce) -> one row
- *		Errors: 22004, 22023, 25006, LE003; LE001 at COMMIT.
- */
-Datum
-effect_submit_effect(PG_FUNCTION_ARGS)
-{
-	pg_uuid_t  *key = arg_uuid(fcinfo, 0, "effect_key");
-	int64		token = arg_token(fcinfo, 1);
-	pg_uuid_t  *nonce = PG_ARGISNULL(2) ? NULL : PG_GETARG_UUID_P(2);
-	Effect		effect;
-	EffectVerdict verdict;
-	char	   *detail;
-
-	begin_writing("effect.submit_effect()");
-	if (!ledger_read(key, LOCK_NONE, &effect))
-		ledger_missing(key);
-	verdict = attempt_judge_submit(&effect, token, nonce, &detail);
-	if (verdict == VERDICT_GO && effect.state == STATE_CLAIMED)
-	{
-		if (!ledger_read(key, LOCK_SKIP, &effect))
-		{
-			(void) ledger_read(key, LOCK_NONE, &effect);
-			return ledger_answer(fcinfo, &effect, VERDICT_BUSY, attempt_locked);
-		}
-		verdict = attempt_judge_submit(&effect, token, nonce, &detail);
-	}
-	if (verdict == VERDICT_FENCED && effect.job_key != NULL)
-		lease_refused(effect.job_key, token, "submit_effect");
-	if (verdict != VERDICT_GO)
-		return ledger_answer(fcinfo, &effect, verdict, detail);
-	if (effect.state == STATE_CLAIMED)
-		verdict = attempt_write_submit(&effect, token, nonce, &detail);
-	else
-	{
-		if (effect.job_key != NULL)
-			fence_add(effect.job_key, token);
-		verdict = attempt_go();
-	}
-	return ledger_answer(fcinfo, &effect, verdict, detail);
 }
 
 /*
