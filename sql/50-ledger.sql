@@ -66,6 +66,7 @@ CREATE VIEW effect.effects AS
 	  LEFT JOIN effect.unknown u ON u.effect_key = l.effect_key
 	  CROSS JOIN LATERAL (SELECT CASE WHEN l.job_key IS NULL
 			THEN l.busy_until > pg_catalog.clock_timestamp()
+				 AND NOT EXISTS (SELECT FROM effect.cluster c WHERE c.moved_at > l.updated_at)
 			ELSE EXISTS (SELECT FROM effect.lease s
 						  WHERE s.job_key = l.job_key
 							AND s.fencing_token = l.fencing_token

@@ -52,13 +52,15 @@ CREATE VIEW effect.awaiting_approval AS
 		  FROM effect.approval p
 		 WHERE p.effect_key = l.effect_key AND p.revoked_at IS NULL
 		   AND (p.expires_at IS NULL OR p.expires_at > pg_catalog.clock_timestamp())
-		   AND (p.terms IS NULL OR l.terms_shown IS NULL OR p.terms = l.terms_shown)) AS g
-	 WHERE l.state = 'claimed' AND a.approvals_required > g.given;
+		   AND (p.terms IS NULL OR l.terms_shown IS NULL OR p.terms = l.terms_shown)
+		   AND (a.approve_within IS NULL OR p.approved_at <= l.created_at + a.approve_within)) AS g
+	 WHERE l.state = 'claimed' AND a.approvals_required > g.given
+	   AND (a.approve_within IS NULL OR l.created_at + a.approve_within > pg_catalog.clock_timestamp());
 COMMENT ON VIEW effect.awaiting_approval IS
 	'claimed effects that still lack approvals, and until when they may be given';
 
 CREATE VIEW effect.unused_approvals AS
-	SELECT p.effect_key, p.approver, p.approved_at, p.expires_at,
+	SELECT p.effect_key, p.approver, p.role_name, p.approved_at, p.expires_at,
 		   CASE WHEN effect.may_read_bodies() THEN p.terms END AS terms,
 		   l.action, l.target, l.state
 	  FROM effect.approval p

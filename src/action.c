@@ -325,9 +325,9 @@ action_resolver_function(const char *resolver, Oid role)
 
 /* Stored by name, qualified: a reg* column would stop pg_upgrade. */
 static char *
-action_resolver_name(const char *resolver)
+action_resolver_name(const char *resolver, Oid role)
 {
-	Oid			function = action_resolver_function(resolver, GetUserId());
+	Oid			function = action_resolver_function(resolver, role);
 
 	return quote_qualified_identifier(get_namespace_name(get_func_namespace(function)),
 									  get_func_name(function));
@@ -379,6 +379,8 @@ action_check_keying(const char *action, const ActionRow *before, const ActionRow
 static void
 action_merge(FunctionCallInfo fcinfo, const ActionRow *before, ActionRow *after)
 {
+	/* it will run as the role that registered the action */
+	Oid			role = before->exists ? get_role_oid(before->registered_by, false) : GetUserId();
 	static const char *const names[] = {"key_fields", "identity", "on_unknown", "resolver", "settle",
 		"timeout", "far_side_dedupes_for", "approvals_required", "approve_within", "keep_body_for",
 		"keep_key_for", "usable_by"};
@@ -400,7 +402,7 @@ action_merge(FunctionCallInfo fcinfo, const ActionRow *before, ActionRow *after)
 			action_check_interval(names[i], value);
 		after->null[i] = action_clears((ActionSetting) i, value);
 		if (i == SET_RESOLVER && !after->null[i])
-			value = CStringGetTextDatum(action_resolver_name(TextDatumGetCString(value)));
+			value = CStringGetTextDatum(action_resolver_name(TextDatumGetCString(value), role));
 		after->value[i] = value;
 	}
 }

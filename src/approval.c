@@ -44,38 +44,49 @@ static SqlPlan approval_usable = {
 	"SELECT approver FROM effect.approval WHERE effect_key OPERATOR(pg_catalog.=) $1"
 	" AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)"
 	" AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)"
+	" AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4)"
 	" ORDER BY approver COLLATE pg_catalog.\"C\" FOR UPDATE",
-	3, {UUIDOID, TIMESTAMPTZOID, TEXTOID}
+	4, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID}
 };
 
 static SqlPlan approval_consume = {
-	"UPDATE effect.approval SET consumed_at = $2, consumed_attempt = $4"
+	"UPDATE effect.approval SET consumed_at = $2, consumed_attempt = $5"
 	" WHERE effect_key OPERATOR(pg_catalog.=) $1 AND consumed_at IS NULL AND revoked_at IS NULL"
 	" AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)"
-	" AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)",
-	4, {UUIDOID, TIMESTAMPTZOID, TEXTOID, INT4OID}
+	" AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)"
+	" AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4)",
+	5, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT4OID}
 };
 
-/* How many distinct approvers' consent counts for this effect at this moment. */
+/* What count and spending have in common: $1 to $4. */
+static void
+approval_args(SqlArgs *args, const Effect *effect, TimestampTz now, TimestampTz deadline)
+{
+	sql_arg_uuid(args, &effect->key);
+	sql_arg_time(args, now);
+	sql_arg_text(args, effect->terms_shown);
+	sql_arg_time(args, deadline);
+}
+
+/*
+ * How many distinct approvers' consent counts for this effect at this moment:
+ * given in time, not expired, not revoked, and to these terms.
+ */
 static int
-approval_count(const Effect *effect, TimestampTz now)
+approval_count(const Effect *effect, TimestampTz now, TimestampTz deadline)
 {
 	SqlArgs		args = {0};
 
-	sql_arg_uuid(&args, &effect->key);
-	sql_arg_time(&args, now);
-	sql_arg_text(&args, effect->terms_shown);
+	approval_args(&args, effect, now, deadline);
 	return (int) sql_write(&approval_usable, &args);
 }
 
 static void
-approval_write_spent(const Effect *effect, TimestampTz now)
+approval_write_spent(const Effect *effect, TimestampTz now, TimestampTz deadline)
 {
 	SqlArgs		args = {0};
 
-	sql_arg_uuid(&args, &effect->key);
-	sql_arg_time(&args, now);
-	sql_arg_text(&args, effect->terms_shown);
+	approval_args(&args, effect, now, deadline);
 	sql_arg(&args, Int32GetDatum(effect->attempt), false);
 	(void) sql_write(&approval_consume, &args);
 }
@@ -99,16 +110,17 @@ approval_spend(Effect *effect, const Action *action, char **detail)
 	SqlScope	scope;
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz since = effect->created_at ? effect->created_at : now;
+	TimestampTz deadline = action->approve_within > 0 ? since + action->approve_within : 0;
 	int			given;
 
 	sql_open(&scope);
-	given = approval_count(effect, now);
+	given = approval_count(effect, now, deadline);
 	if (given >= action->approvals)
-		approval_write_spent(effect, now);
+		approval_write_spent(effect, now, deadline);
 	sql_close(&scope);
 	if (given >= action->approvals)
 		return VERDICT_GO;
-	if (action->approve_within > 0 && now - since > action->approve_within)
+	if (deadline != 0 && now > deadline)
 		return approval_too_late(effect, detail);
 	*detail = psprintf("%d of %d approvals given; ask, then submit_effect", given, action->approvals);
 	return VERDICT_UNAPPROVED;
@@ -229,6 +241,7 @@ effect_revoke_approval(PG_FUNCTION_ARGS)
 	{
 		sql_arg_time(&args, GetCurrentTimestamp());
 		(void) sql_write(&approval_revoke, &args);
+		cluster_flush_commit();
 	}
 	sql_close(&scope);
 	if (spent)

@@ -525,16 +525,23 @@ effect_explain_effect(PG_FUNCTION_ARGS)
 	attempt.target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
 	attempt.inputs = attempt_inputs(fcinfo, 2);
 	action_key(&attempt.action, attempt.target, attempt.inputs, attempt.digest, &key);
+	attempt.quarantined = cluster_quarantined();
 	if (!ledger_read(&key, LOCK_NONE, &effect))
 	{
 		bool		busy = sql_probe_key(&key, false) == PROBE_IN_FLIGHT;
+
+		if (attempt.quarantined)
+			return ledger_answer(fcinfo, &effect, VERDICT_QUARANTINED, attempt_quarantined);
 
 		return ledger_answer(fcinfo, &effect, busy ? VERDICT_BUSY : VERDICT_RESERVED,
 							 busy ? "another transaction is claiming it at this instant"
 							 : "nobody has claimed it: the first attempt may be made");
 	}
 	verdict = attempt_judge(&effect, &attempt, &detail);
-	if (verdict == VERDICT_RESERVED)
+	if (verdict == VERDICT_RESERVED && ledger_is_unknown(&effect))
+		detail = psprintf("unknown, and its action lets it be sent again: attempt %d may be made",
+						  effect.attempt + 1);
+	else if (verdict == VERDICT_RESERVED)
 		detail = psprintf("claimed, but held by nobody: attempt %d may be made", effect.attempt + 1);
 	return ledger_answer(fcinfo, &effect, verdict, detail);
 }

@@ -286,7 +286,7 @@ claim_job(const Ask *ask, Told *told)
 	if (!claim_answer(&scope, ask, &lease, told))
 	{
 		if (lease.owner != NULL)
-			lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
+			(void) lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
 							psprintf("taken by %s", ask->owner));
 		claim_grant(&scope, ask, &lease, told);
 		cluster_flush_commit();
@@ -388,6 +388,8 @@ claim_first(Ask *ask, char **keys, int n, Told *told)
 			*told = one;
 			return ask->job_key;
 		}
+		if (strcmp(one.verdict, "quarantined") == 0)
+			told->verdict = one.verdict;
 		if (told->until == 0 || (one.until != 0 && one.until < told->until))
 		{
 			told->until = one.until;

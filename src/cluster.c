@@ -46,15 +46,17 @@ typedef struct Place
 	Oid			table;
 	char	   *site;
 	int64		epoch;
+	TimestampTz moved_at;
 	TimestampTz quarantined;	/* since then; 0: it is not */
 	bool		ours;			/* written by this transaction */
 } Place;
 
 static Oid	cluster_known = InvalidOid; /* the effect.cluster we found right */
+static TimestampTz cluster_known_since; /* and since when it is */
 
 static SqlPlan cluster_select = {
 	"SELECT system_identifier, timeline, database_oid, table_oid, site, epoch,"
-	" quarantined_since, xmin, ctid FROM effect.cluster"
+	" moved_at, quarantined_since, xmin, ctid FROM effect.cluster"
 	" WHERE only_row",
 	0
 };
@@ -106,9 +108,10 @@ cluster_read(SqlScope *scope, Place *place)
 	place->site = sql_column_text(scope, 5);
 	sql_column(6, &value);
 	place->epoch = DatumGetInt64(value);
-	place->quarantined = sql_column_time(7);
-	sql_column(8, &value);
-	sql_column(9, &tid);
+	place->moved_at = sql_column_time(7);
+	place->quarantined = sql_column_time(8);
+	sql_column(9, &value);
+	sql_column(10, &tid);
 	place->ours = sql_is_ours("cluster", DatumGetTransactionId(value),
 							  (ItemPointer) DatumGetPointer(tid));
 	return true;
@@ -161,7 +164,7 @@ cluster_write(const Place *place, const char *quarantine)
 	sql_arg(&args, ObjectIdGetDatum(place->table), false);
 	sql_arg_text(&args, place->site);
 	sql_arg(&args, Int64GetDatum(place->epoch), false);
-	sql_arg_time(&args, now);
+	sql_arg(&args, TimestampTzGetDatum(place->moved_at), false);
 	sql_arg_time(&args, quarantine ? now : 0);
 	sql_arg_text(&args, quarantine);
 	(void) sql_write(&cluster_upsert, &args);
@@ -199,9 +202,11 @@ cluster_step(Place *place, const char *event, const char *quarantine)
 				 errhint("Check the server's clock.")));
 	cluster_here(place);
 	place->epoch = epoch;
+	place->moved_at = GetCurrentTimestamp();
 	cluster_write(place, quarantine);
 	sql_arg_time(&args, GetCurrentTimestamp());
 	(void) sql_write(&cluster_free_leases, &args);
+	cluster_tell_all();
 	entry.detail = psprintf("epoch " INT64_FORMAT ": every lease is freed%s%s", epoch,
 							quarantine ? "; quarantined: " : "", quarantine ? quarantine : "");
 	journal_add(&entry);
@@ -221,6 +226,7 @@ cluster_start(SqlScope *scope)
 	if (cluster_read(scope, &here))
 		return;
 	cluster_here(&here);
+	here.moved_at = DT_NOBEGIN;	/* it has always been here */
 	cluster_write(&here, NULL);
 }
 
@@ -269,7 +275,10 @@ cluster_check(void)
 		}
 	}
 	else if (!there.ours && there.quarantined == 0)
+	{
 		cluster_known = relid;
+		cluster_known_since = there.moved_at;
+	}
 	sql_close(&scope);
 }
 
@@ -287,6 +296,21 @@ cluster_quarantined(void)
 	quarantined = cluster_read(&scope, &there) && there.quarantined != 0;
 	sql_close(&scope);
 	return quarantined;
+}
+
+/*
+ * cluster_moved_at
+ *		When this place began to act.  An attempt from before that has no holder
+ *		here, even where it is its own lease.  Inside a scope.
+ */
+TimestampTz
+cluster_moved_at(SqlScope *scope)
+{
+	Place		there;
+
+	if (sql_relation("cluster") == cluster_known)
+		return cluster_known_since;
+	return cluster_read(scope, &there) ? there.moved_at : DT_NOBEGIN;
 }
 
 /* The lowest token a grant may have now.  As the owner, inside a scope. */
@@ -328,6 +352,7 @@ cluster_lock(SqlScope *scope, Place *place)
 		return;
 	memset(place, 0, sizeof(*place));
 	cluster_here(place);
+	place->moved_at = DT_NOBEGIN;
 	cluster_write(place, NULL);
 }
 
@@ -408,7 +433,6 @@ effect_adopt_cluster(PG_FUNCTION_ARGS)
 	cluster_lock(&scope, &place);
 	cluster_step(&place, "adopted", NULL);
 	(void) sql_write(&cluster_release, &none);
-	cluster_tell_all();
 	cluster_flush_commit();
 	sql_close(&scope);
 	PG_RETURN_INT64(place.epoch);

@@ -191,6 +191,7 @@ extern void journal_add(const JournalEntry *entry);
 extern void cluster_check(void);
 extern bool cluster_quarantined(void);
 extern int64 cluster_first_token(SqlScope *scope);
+extern TimestampTz cluster_moved_at(SqlScope *scope);
 extern void cluster_flush_commit(void);
 
 /* ---- lease.c ---- */
@@ -221,9 +222,9 @@ extern void lease_read_in(SqlScope *scope, const char *job_key, Lease *lease);
 extern TokenStanding lease_standing(const Lease *lease, int64 token);
 extern bool lease_accepts(const char *job_key, int64 token, Lease *lease);
 extern void lease_refused(const char *job_key, int64 token, const char *what);
-extern bool lease_expire(const char *job_key);
+extern int	lease_expire(const char *job_key);
 extern TimestampTz lease_end(TimestampTz now, Interval *lease_for);
-extern void lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
+extern int	lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
 							const char *event, const char *reason);
 
 /* ---- fence.c ---- */

@@ -33,6 +33,14 @@ static SqlPlan guard_effect_state = {
 	1, {UUIDOID}
 };
 
+static SqlPlan guard_lacks_approval = {
+	"SELECT 1 FROM effect.action AS a WHERE a.action OPERATOR(pg_catalog.=) $1"
+	" AND a.approvals_required OPERATOR(pg_catalog.>) 0 AND a.approvals_required OPERATOR(pg_catalog.>)"
+	" (SELECT pg_catalog.count(*) FROM effect.approval AS p"
+	"   WHERE p.effect_key OPERATOR(pg_catalog.=) $2 AND p.consumed_at IS NOT NULL)",
+	2, {TEXTOID, UUIDOID}
+};
+
 static TriggerData *
 guard_data(FunctionCallInfo fcinfo)
 {
@@ -174,6 +182,26 @@ guard_step_allowed(const char *before, const char *after)
 	return false;
 }
 
+/* An effect that needs approvals is submitted under approvals that are spent. */
+static void
+guard_approved(TriggerData *data)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	bool		isnull;
+	Datum		action = guard_value(data, data->tg_newtuple, "action", &isnull);
+	Datum		key = guard_value(data, data->tg_newtuple, "effect_key", &isnull);
+	uint64		lacking;
+
+	sql_open(&scope);
+	sql_arg(&args, action, false);
+	sql_arg(&args, key, false);
+	lacking = sql_read(&guard_lacks_approval, &args);
+	sql_close(&scope);
+	if (lacking > 0)
+		guard_refuse(data, "its approvals are not spent");
+}
+
 /* What an effect is never changes; attempts only rise, and so do holders. */
 Datum
 effect_guard_ledger(PG_FUNCTION_ARGS)
@@ -200,6 +228,8 @@ effect_guard_ledger(PG_FUNCTION_ARGS)
 		guard_refuse(data, "another holder makes another attempt");
 	if (new_attempt > old_attempt && strcmp(before, "claimed") != 0)
 		guard_refuse(data, psprintf("no attempt may follow one that is %s", before));
+	if (strcmp(before, "claimed") == 0 && strcmp(after, "submitted") == 0)
+		guard_approved(data);
 	if (!guard_step_allowed(before, after))
 		guard_refuse(data, psprintf("an effect that is %s does not become %s", before, after));
 	return PointerGetDatum(data->tg_newtuple);
@@ -251,7 +281,7 @@ effect_guard_approval(PG_FUNCTION_ARGS)
 {
 	static const char *const fixed[] = {"effect_key", "approver", NULL};
 	static const char *const spent[] = {"consumed_at", "consumed_attempt", "revoked_at", "terms",
-		"expires_at", "approved_at", NULL};
+		"expires_at", "approved_at", "role_name", "revoked_by", NULL};
 	TriggerData *data = guard_data(fcinfo);
 	bool		unspent;
 

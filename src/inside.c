@@ -102,7 +102,10 @@ inside_found(Effect *effect, char **detail)
 		ledger_missing(&key);
 	if (digest != NULL && effect->inputs_digest != NULL && strcmp(digest, effect->inputs_digest) != 0)
 	{
-		*detail = ledger_mismatch(effect, inputs, NULL);
+		Action		action;
+
+		action_get(effect->action, false, &action);
+		*detail = ledger_mismatch(effect, inputs, action.key_fields);
 		return VERDICT_MISMATCH;
 	}
 	if (effect->state == STATE_DONE)

@@ -250,9 +250,9 @@ lease_close_run(const char *job_key, int64 token, const char *outcome, Jsonb *de
 
 /*
  * Take a run's lease away: its end, and its submitted effects, which are
- * unknown from now on, are written in the same transaction.
+ * unknown from now on, are written in the same transaction.  How many.
  */
-void
+int
 lease_take_away(const char *job_key, const Lease *lease, const char *outcome, const char *event,
 				const char *reason)
 {
@@ -264,36 +264,36 @@ lease_take_away(const char *job_key, const Lease *lease, const char *outcome, co
 	entry.detail = psprintf("held by %s until %s; %d effect(s) turned unknown; %s", lease->owner,
 							timestamptz_to_str(lease->until), effects, reason);
 	journal_add(&entry);
+	return effects;
 }
 
 /*
  * lease_expire
  *		End a run whose lease has expired, exactly as a thief would, except that
- *		nobody takes it: the lock by try, the clock read again.  false: it is
- *		busy, was renewed, or is free already.
+ *		nobody takes it: the lock by try, the clock read again.  How many of its
+ *		effects turned unknown; -1: it is busy, was renewed, or is free already.
  */
-bool
+int
 lease_expire(const char *job_key)
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
 	Lease		lease;
-	bool		expired;
+	int			effects = -1;
 
 	if (!lease_lock(job_key, ExclusiveLock, false))
-		return false;
+		return -1;
 	sql_open(&scope);
 	lease_read_in(&scope, job_key, &lease);
-	expired = lease.owner != NULL && lease.until <= GetCurrentTimestamp();
-	if (expired)
+	if (lease.owner != NULL && lease.until <= GetCurrentTimestamp())
 	{
 		sql_arg_text(&args, job_key);
 		(void) sql_write(&lease_free, &args);
-		lease_take_away(job_key, &lease, "abandoned", "expired", "ended by sweep");
+		effects = lease_take_away(job_key, &lease, "abandoned", "expired", "ended by sweep");
 		cluster_flush_commit();
 	}
 	sql_close(&scope);
-	return expired;
+	return effects;
 }
 
 /*
@@ -438,7 +438,7 @@ effect_revoke_lease(PG_FUNCTION_ARGS)
 	{
 		sql_arg_text(&args, job_key);
 		(void) sql_write(&lease_free, &args);
-		lease_take_away(job_key, &lease, "revoked", "revoked", reason);
+		(void) lease_take_away(job_key, &lease, "revoked", "revoked", reason);
 		cluster_flush_commit();
 	}
 	sql_close(&scope);

@@ -166,7 +166,8 @@ ledger_find_holder(SqlScope *scope, Effect *effect)
 		return;
 	if (effect->job_key == NULL)
 	{
-		effect->alive = effect->busy_until > GetCurrentTimestamp();
+		effect->alive = effect->busy_until > GetCurrentTimestamp() &&
+			effect->updated_at >= cluster_moved_at(scope);
 		effect->holder_until = effect->busy_until;
 		return;
 	}
@@ -490,7 +491,8 @@ ledger_columns(TupleDesc desc, const Effect *effect, EffectVerdict verdict, cons
 {
 	bool		yours = verdict == VERDICT_BUSY && detail != NULL && strncmp(detail, "yours", 5) == 0;
 	bool		theirs = !yours && (verdict == VERDICT_BUSY || verdict == VERDICT_UNKNOWN ||
-									verdict == VERDICT_FENCED);
+									verdict == VERDICT_FENCED || verdict == VERDICT_MISMATCH ||
+									verdict == VERDICT_QUARANTINED);
 	bool		ended = verdict == VERDICT_DONE || verdict == VERDICT_CLOSED;
 
 	values[0] = enum_datum(TupleDescAttr(desc, 0)->atttypid, ledger_verdicts[verdict]);

@@ -98,14 +98,13 @@ static SqlPlan sweep_drop_straggler = {
 };
 
 /* End the runs whose leases have expired, as thieves would. */
-static int
-sweep_runs(void)
+static void
+sweep_runs(Swept *swept)
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
 	char	  **jobs;
 	int			n;
-	int			ended = 0;
 
 	sql_open(&scope);
 	sql_arg_time(&args, GetCurrentTimestamp());
@@ -114,8 +113,14 @@ sweep_runs(void)
 	jobs = sql_rows_text(&scope, &n);
 	sql_close(&scope);
 	for (int i = 0; i < n; i++)
-		ended += lease_expire(jobs[i]) ? 1 : 0;
-	return ended;
+	{
+		int			effects = lease_expire(jobs[i]);
+
+		if (effects < 0)
+			continue;
+		swept->runs++;
+		swept->unknown += effects;
+	}
 }
 
 /* Write down what the reading rule says; is the effect still submitted? */
@@ -311,7 +316,7 @@ effect_sweep(PG_FUNCTION_ARGS)
 	if (lock_advisory(EFFECT_LOCK_SWEEP, 0, ExclusiveLock, false))
 	{
 		sweep_resolve(&swept);
-		swept.runs = sweep_runs();
+		sweep_runs(&swept);
 		sweep_listed(&swept);
 		sweep_ledger(&swept);
 		retention_prune(&swept.bodies, &swept.keys);
