@@ -345,8 +345,7 @@ typedef struct Resolution
 
 extern Finding resolve_finding(const char *label);
 extern void resolve_write(Effect *effect, const Resolution *found);
-extern pg_uuid_t *resolver_due(int limit, int *n);
-extern int	resolver_look(const pg_uuid_t *key);
+extern void resolver_sweep(int limit, TimestampTz until, int found[3]);
 
 /* ---- retention.c ---- */
 extern bool retention_deletes;

@@ -75,7 +75,7 @@ resolver_due_args(SqlArgs *args)
 }
 
 /* The effects whose registered resolvers should look now, oldest first. */
-pg_uuid_t *
+static pg_uuid_t *
 resolver_due(int limit, int *n)
 {
 	SqlScope	scope;
@@ -181,28 +181,66 @@ resolver_call(Look *look)
 }
 
 /*
- * resolver_look
- *		Have an effect's registered resolver look, and write down what it found,
- *		unless the effect has moved on meanwhile.  The finding; -1: none.
+ * Have an effect's registered resolver look; false: there is nothing to look
+ * for.  The list of what is due may be old by now: another attempt of which the
+ * request may still be in flight is none of it.
  */
-int
-resolver_look(const pg_uuid_t *key)
+static bool
+resolver_look(const pg_uuid_t *key, Look *look)
 {
-	Look		look = {.found.finding = FOUND_UNCLEAR};
+	memset(look, 0, sizeof(*look));
+	if (!ledger_read(key, LOCK_NONE, &look->effect) || look->effect.state != STATE_UNKNOWN)
+		return false;
+	action_get(look->effect.action, false, &look->action);
+	if (look->action.resolver == NULL ||
+		look->effect.submitted_at + look->action.settle > GetCurrentTimestamp())
+		return false;
+	look->found.finding = FOUND_UNCLEAR;
+	look->found.attempt = look->effect.attempt;
+	resolver_call(look);
+	return true;
+}
+
+/* Write down what was found, unless the effect has moved on; the finding, or -1. */
+static int
+resolver_write(Look *look)
+{
 	Effect		now;
 
-	if (!ledger_read(key, LOCK_NONE, &look.effect) || look.effect.state != STATE_UNKNOWN)
+	if (!ledger_read(&look->effect.key, LOCK_SKIP, &now) || now.state != STATE_UNKNOWN ||
+		now.attempt != look->found.attempt)
 		return -1;
-	action_get(look.effect.action, false, &look.action);
-	if (look.action.resolver == NULL)
-		return -1;
-	look.found.attempt = look.effect.attempt;
-	resolver_call(&look);
-	if (!ledger_read(key, LOCK_SKIP, &now) || now.state != STATE_UNKNOWN ||
-		now.attempt != look.found.attempt)
-		return -1;
-	resolve_write(&now, &look.found);
-	return look.found.finding;
+	resolve_write(&now, &look->found);
+	return look->found.finding;
+}
+
+/*
+ * resolver_sweep
+ *		Look for what is due, at most "limit" effects and not beyond "until";
+ *		then write down what was found, so that no row is locked while a far
+ *		side takes its time.  Counts by finding.
+ */
+void
+resolver_sweep(int limit, TimestampTz until, int found[3])
+{
+	int			n;
+	int			looked = 0;
+	pg_uuid_t  *keys = resolver_due(limit, &n);
+	Look	   *looks = palloc(n * sizeof(Look) + 1);
+
+	for (int i = 0; i < n && GetCurrentTimestamp() < until; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (resolver_look(&keys[i], &looks[looked]))
+			looked++;
+	}
+	for (int i = 0; i < looked; i++)
+	{
+		int			finding = resolver_write(&looks[i]);
+
+		if (finding >= 0)
+			found[finding]++;
+	}
 }
 
 /*

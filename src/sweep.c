@@ -282,24 +282,6 @@ sweep_listed(Swept *swept)
 	}
 }
 
-/* Call resolvers, one effect after the other, for half a minute at most. */
-static void
-sweep_resolve(Swept *swept)
-{
-	TimestampTz until = GetCurrentTimestamp() + SWEEP_MAX_SECONDS * USECS_PER_SEC;
-	int			n;
-	pg_uuid_t  *keys = resolver_due(SWEEP_MAX_LOOKS, &n);
-
-	for (int i = 0; i < n && GetCurrentTimestamp() < until; i++)
-	{
-		int			finding = resolver_look(&keys[i]);
-
-		if (finding >= 0)
-			swept->found[finding]++;
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
 /*
  * effect.sweep() -> one row of what it did
  *		Errors: 25006; a cancel or a timeout passes through.
@@ -315,7 +297,8 @@ effect_sweep(PG_FUNCTION_ARGS)
 	begin_writing("effect.sweep()");
 	if (lock_advisory(EFFECT_LOCK_SWEEP, 0, ExclusiveLock, false))
 	{
-		sweep_resolve(&swept);
+		resolver_sweep(SWEEP_MAX_LOOKS, GetCurrentTimestamp() + SWEEP_MAX_SECONDS * USECS_PER_SEC,
+					   swept.found);
 		sweep_runs(&swept);
 		sweep_listed(&swept);
 		sweep_ledger(&swept);
