@@ -20,7 +20,8 @@ SCRIPT       = sql/effect--$(EXTVERSION).sql
 DATA_built   = $(SCRIPT)
 DATA         = $(filter-out $(SCRIPT),$(wildcard sql/effect--*--*.sql))
 
-REGRESS      = install key lease fence ledger once resolve guard acl lint issues
+REGRESS      = install key lease fence ledger once resolve action approval sweep retention \
+               cluster guard acl lint issues
 # the vectors hold every kind of character
 ENCODING     = UTF8
 REGRESS_OPTS = --inputdir=test --load-extension=pgtap

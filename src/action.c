@@ -69,14 +69,19 @@ typedef struct ActionRow
 static SqlPlan action_select = {ACTION_SELECT, 1, {TEXTOID}};
 static SqlPlan action_lock = {ACTION_SELECT " FOR UPDATE", 1, {TEXTOID}};
 
-static SqlPlan action_upsert = {
-	"INSERT INTO effect.action (action, " ACTION_COLUMNS ", registered_by, registered_at, changed_at)"
-	" VALUES ($1, $2, $3::effect.identity, $4::effect.unknown_policy, $5, $6, $7, $8, $9, $10, $11,"
-	" $12, $13, $14, $15, $15)"
-	" ON CONFLICT (action) DO UPDATE SET (" ACTION_COLUMNS ", changed_at) ="
-	" ($2, $3::effect.identity, $4::effect.unknown_policy, $5, $6, $7, $8, $9, $10, $11, $12, $13, $15)",
-	15, {TEXTOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID, INTERVALOID, INTERVALOID,
-		INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, NAMEARRAYOID, NAMEOID, TIMESTAMPTZOID}
+static SqlPlan action_insert = {
+	"INSERT INTO effect.action (action, identity, on_unknown, approvals_required, registered_by,"
+	" registered_at, changed_at) VALUES ($1, 'facts'::effect.identity,"
+	" 'check'::effect.unknown_policy, 0, $2, $3, $3) ON CONFLICT DO NOTHING",
+	3, {TEXTOID, NAMEOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan action_update = {
+	"UPDATE effect.action SET (" ACTION_COLUMNS ", changed_at) ="
+	" ($2, $3::effect.identity, $4::effect.unknown_policy, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+	" WHERE action OPERATOR(pg_catalog.=) $1",
+	14, {TEXTOID, TEXTARRAYOID, TEXTOID, TEXTOID, TEXTOID, INTERVALOID, INTERVALOID, INTERVALOID,
+		INT4OID, INTERVALOID, INTERVALOID, INTERVALOID, NAMEARRAYOID, TIMESTAMPTZOID}
 };
 
 static SqlPlan action_has_effects = {
@@ -359,7 +364,7 @@ action_check_keying(const char *action, const ActionRow *before, const ActionRow
 	same = before->null[SET_KEY_FIELDS] == after->null[SET_KEY_FIELDS] &&
 		(before->null[SET_KEY_FIELDS] ||
 		 datum_image_eq(before->value[SET_KEY_FIELDS], after->value[SET_KEY_FIELDS], false, -1)) &&
-		strcmp(before->exists ? TextDatumGetCString(before->value[SET_IDENTITY]) : "facts",
+		strcmp(TextDatumGetCString(before->value[SET_IDENTITY]),
 			   TextDatumGetCString(after->value[SET_IDENTITY])) == 0;
 	if (same)
 		return;
@@ -380,7 +385,7 @@ static void
 action_merge(FunctionCallInfo fcinfo, const ActionRow *before, ActionRow *after)
 {
 	/* it will run as the role that registered the action */
-	Oid			role = before->exists ? get_role_oid(before->registered_by, false) : GetUserId();
+	Oid			role = get_role_oid(before->registered_by, false);
 	static const char *const names[] = {"key_fields", "identity", "on_unknown", "resolver", "settle",
 		"timeout", "far_side_dedupes_for", "approvals_required", "approve_within", "keep_body_for",
 		"keep_key_for", "usable_by"};
@@ -407,16 +412,29 @@ action_merge(FunctionCallInfo fcinfo, const ActionRow *before, ActionRow *after)
 	}
 }
 
-/* What a new registration starts from. */
+/*
+ * The row of an action, locked; one with the defaults, owned by the caller, is
+ * made where there is none.  Of two roles that register at once the second
+ * finds the first one's row, and its owner.
+ */
 static void
-action_defaults(ActionRow *row)
+action_lock_row(const char *action, ActionRow *row)
 {
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	NameData	role;
+
+	action_read_row(action, true, row);
 	if (row->exists)
 		return;
-	row->value[SET_IDENTITY] = CStringGetTextDatum("facts");
-	row->value[SET_ON_UNKNOWN] = CStringGetTextDatum("check");
-	row->value[SET_APPROVALS] = Int32GetDatum(0);
-	row->null[SET_IDENTITY] = row->null[SET_ON_UNKNOWN] = row->null[SET_APPROVALS] = false;
+	namestrcpy(&role, GetUserNameFromId(GetUserId(), false));
+	sql_open(&scope);
+	sql_arg_text(&args, action);
+	sql_arg(&args, NameGetDatum(&role), false);
+	sql_arg_time(&args, GetCurrentTimestamp());
+	(void) sql_write(&action_insert, &args);
+	sql_close(&scope);
+	action_read_row(action, true, row);
 }
 
 static void
@@ -424,16 +442,13 @@ action_write(const char *action, const ActionRow *row)
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
-	NameData	role;
 
-	namestrcpy(&role, GetUserNameFromId(GetUserId(), false));
 	sql_open(&scope);
 	sql_arg_text(&args, action);
 	for (int i = 0; i < SET_COUNT; i++)
 		sql_arg(&args, row->value[i], row->null[i]);
-	sql_arg(&args, NameGetDatum(&role), false);
 	sql_arg_time(&args, GetCurrentTimestamp());
-	(void) sql_write(&action_upsert, &args);
+	(void) sql_write(&action_update, &args);
 	sql_close(&scope);
 }
 
@@ -458,10 +473,8 @@ effect_set_action(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("approvals_required must be from 0 to %d", ACTION_MAX_APPROVALS)));
 	begin_writing("effect.set_action()");
-	action_read_row(action, true, &before);
-	if (before.exists)
-		action_check_owner(action, &before);
-	action_defaults(&before);
+	action_lock_row(action, &before);
+	action_check_owner(action, &before);
 	action_merge(fcinfo, &before, &after);
 	action_check_keying(action, &before, &after);
 	action_write(action, &after);

@@ -50,12 +50,17 @@ static SqlPlan approval_usable = {
 };
 
 static SqlPlan approval_consume = {
-	"UPDATE effect.approval SET consumed_at = $2, consumed_attempt = $5"
-	" WHERE effect_key OPERATOR(pg_catalog.=) $1 AND consumed_at IS NULL AND revoked_at IS NULL"
-	" AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)"
-	" AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)"
-	" AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4)",
-	5, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT4OID}
+	"WITH usable AS (SELECT approver, approved_at, consumed_at FROM effect.approval"
+	"   WHERE effect_key OPERATOR(pg_catalog.=) $1 AND revoked_at IS NULL"
+	"   AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)"
+	"   AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)"
+	"   AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4))"
+	" UPDATE effect.approval SET consumed_at = $2, consumed_attempt = $5"
+	" WHERE effect_key OPERATOR(pg_catalog.=) $1 AND approver OPERATOR(pg_catalog.=) ANY"
+	" (ARRAY(SELECT approver FROM usable WHERE consumed_at IS NULL ORDER BY approved_at, approver"
+	"   LIMIT GREATEST(0, ($6 OPERATOR(pg_catalog.-) (SELECT pg_catalog.count(*) FROM usable"
+	"     WHERE consumed_at IS NOT NULL)))))",
+	6, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT4OID, INT4OID}
 };
 
 /* What count and spending have in common: $1 to $4. */
@@ -81,13 +86,15 @@ approval_count(const Effect *effect, TimestampTz now, TimestampTz deadline)
 	return (int) sql_write(&approval_usable, &args);
 }
 
+/* Spend as many as are required, the oldest; those already spent on this key count. */
 static void
-approval_write_spent(const Effect *effect, TimestampTz now, TimestampTz deadline)
+approval_write_spent(const Effect *effect, int required, TimestampTz now, TimestampTz deadline)
 {
 	SqlArgs		args = {0};
 
 	approval_args(&args, effect, now, deadline);
 	sql_arg(&args, Int32GetDatum(effect->attempt), false);
+	sql_arg(&args, Int32GetDatum(required), false);
 	(void) sql_write(&approval_consume, &args);
 }
 
@@ -116,7 +123,7 @@ approval_spend(Effect *effect, const Action *action, char **detail)
 	sql_open(&scope);
 	given = approval_count(effect, now, deadline);
 	if (given >= action->approvals)
-		approval_write_spent(effect, now, deadline);
+		approval_write_spent(effect, action->approvals, now, deadline);
 	sql_close(&scope);
 	if (given >= action->approvals)
 		return VERDICT_GO;
@@ -136,9 +143,12 @@ approval_spent(const char *approver)
 			 errhint("Spent is final: the effect was submitted under it.")));
 }
 
-/* The effect that an approval is for, where somebody has claimed it. */
-static void
-approval_check_effect(const pg_uuid_t *key, const char *terms)
+/*
+ * The effect that an approval is for, where somebody has claimed it; the terms
+ * that are consented to: those named, else those it shows.
+ */
+static char *
+approval_check_effect(const pg_uuid_t *key, char *terms)
 {
 	Effect		effect;
 
@@ -148,7 +158,7 @@ approval_check_effect(const pg_uuid_t *key, const char *terms)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("nobody has claimed an effect with this key yet"),
 				 errhint("The approval counts once somebody does; check the key.")));
-		return;
+		return terms;
 	}
 	if (effect.state == STATE_DONE)
 		ereport(ERROR,
@@ -161,6 +171,7 @@ approval_check_effect(const pg_uuid_t *key, const char *terms)
 				 errmsg("the terms differ from those of the effect"),
 				 errdetail("Its terms are: %s", effect.terms_shown),
 				 errhint("Read effect.awaiting_approval again and approve what it shows.")));
+	return terms != NULL ? terms : effect.terms_shown;
 }
 
 /* When consent given now ends; 0: never. */
@@ -198,7 +209,7 @@ effect_approve(PG_FUNCTION_ARGS)
 	uint64		written;
 
 	begin_writing("effect.approve()");
-	approval_check_effect(key, terms);
+	terms = approval_check_effect(key, terms);
 	sql_open(&scope);
 	sql_arg_uuid(&args, key);
 	sql_arg_text(&args, approver);

@@ -245,7 +245,8 @@ attempt_take(Effect *effect, const Attempt *attempt)
 	if (effect->highest_token <= effect->token)
 		effect->highest_token = 0;
 	effect->run_id = attempt->run_id;
-	effect->terms_shown = attempt->terms_shown;
+	if (attempt->terms_shown != NULL)
+		effect->terms_shown = attempt->terms_shown; /* what approvers were shown is kept */
 	effect->nonce = attempt->nonce;
 	effect->held = effect->alive = true;
 	effect->state = submit ? STATE_SUBMITTED : STATE_CLAIMED;

@@ -256,6 +256,7 @@ cluster_check(void)
 	Place		here;
 	Place		there;
 
+	AcceptInvalidationMessages();	/* a quarantine counts from its commit on */
 	if (relid == cluster_known)
 		return;
 	if (!listens)

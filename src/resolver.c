@@ -155,11 +155,16 @@ resolver_call_as(void *arg)
 	SetUserIdAndSecContext(user, security);
 }
 
-/* Not the resolver's failure, but somebody's will: it passes through. */
+/*
+ * Not the resolver's failure, but somebody's will: a cancel, a timeout or a
+ * shutdown of this session passes through.  The same SQLSTATE from a remote
+ * server, or raised by the resolver itself, is the resolver's failure.
+ */
 static bool
-resolver_passes_through(int code)
+resolver_passes_through(const ErrorData *error)
 {
-	return ERRCODE_TO_CATEGORY(code) == ERRCODE_OPERATOR_INTERVENTION;
+	return ERRCODE_TO_CATEGORY(error->sqlerrcode) == ERRCODE_OPERATOR_INTERVENTION &&
+		error->funcname != NULL && strcmp(error->funcname, "ProcessInterrupts") == 0;
 }
 
 /* Call the resolver in a subtransaction; what it raises is cannot_tell. */
@@ -170,7 +175,7 @@ resolver_call(Look *look)
 
 	if (error == NULL)
 		return;
-	if (resolver_passes_through(error->sqlerrcode))
+	if (resolver_passes_through(error))
 		ReThrowError(error);
 	look->found.finding = FOUND_UNCLEAR;
 	look->found.evidence = look->found.response = NULL;

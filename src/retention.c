@@ -29,7 +29,8 @@ static SqlPlan retention_tasks = {
 	" AND r.what OPERATOR(pg_catalog.=) w.what"
 	" WHERE w.keep IS NOT NULL AND (r.action IS NULL"
 	" OR r.pruned_to OPERATOR(pg_catalog.<) ($1 OPERATOR(pg_catalog.-) w.keep)"
-	" OR r.pass_began OPERATOR(pg_catalog.<) ($1 OPERATOR(pg_catalog.-) pg_catalog.make_interval(days => 1)))",
+	" OR r.pass_began OPERATOR(pg_catalog.<) ($1 OPERATOR(pg_catalog.-) pg_catalog.make_interval(days => 1)))"
+	" ORDER BY w.what COLLATE pg_catalog.\"C\", a.action",
 	1, {TIMESTAMPTZOID}
 };
 
@@ -125,7 +126,8 @@ retention_run(Task *task, bool drops, TimestampTz now)
 	int64		pruned;
 	TimestampTz reached;
 
-	if (task->from >= task->before && now - task->began >= RETENTION_EVERY)
+	/* the pass has come to what was old enough when it began, a day ago or more */
+	if (now - task->began >= RETENTION_EVERY && task->from >= task->before - (now - task->began))
 	{
 		task->from = DT_NOBEGIN;	/* a new pass */
 		task->began = now;
