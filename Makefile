@@ -9,17 +9,19 @@ EXTVERSION   = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" effect.cont
 
 MODULE_big   = effect
 OBJS         = $(patsubst %,src/%.o,effect sql args key facts canonical journal cluster lease claim fence \
-                 fenced_table ledger attempt outcome inside resolve guard acl)
+                 fenced_table ledger action approval attempt submit outcome inside resolve resolver sweep retention guard acl)
 
 # The install script is these pieces in this order, one a room.
 PIECES       = sql/00-effect.sql sql/05-journal.sql sql/07-cluster.sql sql/10-key.sql \
-               sql/30-lease.sql sql/40-fence.sql sql/50-ledger.sql sql/60-resolve.sql \
+               sql/30-lease.sql sql/40-fence.sql sql/45-action.sql \
+               sql/50-ledger.sql sql/55-approval.sql sql/60-resolve.sql sql/65-sweep.sql \
                sql/80-guard.sql sql/90-acl.sql
 SCRIPT       = sql/effect--$(EXTVERSION).sql
 DATA_built   = $(SCRIPT)
 DATA         = $(filter-out $(SCRIPT),$(wildcard sql/effect--*--*.sql))
 
-REGRESS      = install key lease fence ledger once resolve guard acl lint issues
+REGRESS      = install key lease fence ledger once resolve action approval sweep retention \
+               cluster guard acl lint issues
 # the vectors hold every kind of character
 ENCODING     = UTF8
 REGRESS_OPTS = --inputdir=test --load-extension=pgtap

@@ -70,10 +70,11 @@ class Moods:
     """When it is slow, refuses, or loses the answer.  The gaps between two
     mishaps are drawn, not each mishap, so that a night never goes without."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, drop_every):
         self.rng = random.Random(seed)
+        self.drop_every = drop_every
         self.lock = threading.Lock()
-        self.to_drop = self.rng.randint(*DROP_EVERY)
+        self.to_drop = self.rng.randint(*drop_every)
         self.to_refuse = self.rng.randint(*REFUSE_EVERY)
 
     def pauses(self):
@@ -94,7 +95,7 @@ class Moods:
             self.to_drop -= 1
             if self.to_drop > 0:
                 return False
-            self.to_drop = self.rng.randint(*DROP_EVERY)
+            self.to_drop = self.rng.randint(*self.drop_every)
             return True
 
 
@@ -148,10 +149,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--storage", required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--drop-every", type=int, nargs=2, default=DROP_EVERY)
     options = parser.parse_args()
     die_with_parent()
     FarSide.storage = Storage(options.storage)
-    FarSide.moods = Moods(options.seed)
+    FarSide.moods = Moods(options.seed, options.drop_every)
     server = ThreadingHTTPServer(("127.0.0.1", 0), FarSide)
     server.daemon_threads = True
     print(server.server_address[1], flush=True)

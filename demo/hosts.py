@@ -17,6 +17,7 @@ class Child:
     """A process that prints its events, each a line of JSON."""
 
     def __init__(self, script, *arguments):
+        self.script = script
         self.process = subprocess.Popen(
             [sys.executable, os.path.join(HERE, script), *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd=HERE)
@@ -62,7 +63,8 @@ class Run(Child):
         self.ended = None       # its last word: the outcome, or already_ran
         self.wait = RETRY
         super().__init__("worker.py", "--owner", self.owner, "--firing", night.firing,
-                         "--far-side", str(night.port), *night.worker_options)
+                         "--far-side", str(night.port), "--lease", str(night.plan.lease),
+                         *night.worker_options)
 
     def stop(self):
         """SIGSTOP, and see that it has stopped."""

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """The night: the main job, run by two hosts, through kills, pauses and a deploy.
 
-It starts the far side, the resolver and the hosts, carries out the plan, and prints
-what came of it.  The exit code is 0 only if every promise held.
+It starts the far side, the sweeper, the approver and the hosts, carries out the plan, and
+prints what came of it.  The exit code is 0 only if every promise held.  With --kills it
+plays night after night, each with invoices of its own, until so many kills have landed.
 """
 import argparse
+import csv
 import datetime
+import json
 import os
 import random
 import selectors
@@ -16,13 +19,13 @@ from collections import Counter
 
 import plan
 import report
-from hosts import Child, Host, Run
+from common import connect
+from hosts import HERE, Child, Host, Run
 
 OVERLAP = 1.5       # seconds for which the old and the new schedulers live together
 GRACE = 0.7         # seconds between SIGTERM and SIGKILL
 WAKE = 0.2          # seconds after the theft of its lease at which a paused run goes on
-TOO_LONG = 150      # seconds after which the night is given up,
-TOO_MANY = 5        # or runs that ended on an error
+TOO_MANY = 5        # runs that ended on an error, after which the night is given up
 # How a run may end: by itself (see worker.py), by SIGTERM before it listened to it, killed.
 EXITS = (0, 10, 11, 12, -signal.SIGTERM, -signal.SIGKILL)
 
@@ -31,14 +34,16 @@ class Night:
     def __init__(self, options):
         self.effect = not options.no_effect
         self.worker_options = [] if self.effect else ["--textbook"]
-        self.firing = datetime.date.today().isoformat()
         self.seed = options.seed
         rng = random.Random(self.seed)
-        self.plan = plan.Plan(plan.draw(rng))
+        self.series = options.kills is not None
+        self.plan = (plan.Series(rng, self.effect, options.kills) if self.series
+                     else plan.Plan(rng, self.effect))
+        self.first = datetime.date.today()
+        self.nights = 0
         self.counts = Counter()         # events of the runs, by name
         self.fenced = Counter()         # where runs were refused
-        self.met = set()                # (effect key, attempt) of every unknown seen
-        self.resolved = {}              # the same -> finding
+        self.swept = Counter()          # what sweep said it did
         self.sleepers = []
         self.deploying = False
         self.timers = []
@@ -46,22 +51,62 @@ class Night:
         self.selector = selectors.DefaultSelector()
         self.started = time.monotonic()
         self.progress = report.Progress(self)
+        self.begin_night()
         self.start_far_side(options.storage, rng.randrange(2 ** 32))
         if self.effect:
-            self.watch(Child("resolver.py", "--far-side", f"http://127.0.0.1:{self.port}"))
-        self.hosts = [Host("host-a/blue", self), Host("host-b/blue", self)]
+            self.start_helpers()
 
     def start_far_side(self, storage, seed):
-        far_side = Child("farside.py", "--storage", storage, "--seed", str(seed))
+        drop = ["--drop-every", *map(str, self.plan.drop_every)] if self.plan.drop_every else []
+        far_side = Child("farside.py", "--storage", storage, "--seed", str(seed), *drop)
         self.children.append(far_side)
         self.port = int(far_side.process.stdout.readline())
 
-    # ---- the loop
+    def start_helpers(self):
+        """The sweeper, the resolver's address of the far side, and the approver, who first
+        does what must be over before anybody works."""
+        connect("ops", "night").cursor().execute("INSERT INTO far_side VALUES (%s)", (self.port,))
+        self.watch(Child("sweeper.py"))
+        approver = Child("approver.py")
+        self.watch(approver)
+        if json.loads(approver.process.stdout.readline() or "{}").get("event") != "ready":
+            raise RuntimeError("the approver did not get ready")
+
+    # ---- the nights
+
+    @property
+    def firing(self):
+        return (self.first + datetime.timedelta(days=self.nights - 1)).isoformat()
+
+    def begin_night(self):
+        self.nights += 1
+        self.plan.open_night()
+        self.write_invoices()
+        self.hosts = [Host("host-a/blue", self), Host("host-b/blue", self)]
+
+    def write_invoices(self):
+        """What is due tonight: in a later night the same invoices under new numbers."""
+        suffix = f"/{self.nights}" if self.nights > 1 else ""
+        cursor = connect("clerk", "clerk").cursor()
+        with open(os.path.join(HERE, "invoices.csv"), encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                cursor.execute("INSERT INTO invoice VALUES (%s, %s, %s, %s, %s)",
+                               (row["invoice_no"] + suffix, row["customer"], row["amount"],
+                                row["currency"], self.firing))
 
     def play(self):
+        """True when every firing was run to its end."""
+        while self.play_night():
+            if not (self.series and self.plan.todo):
+                return True
+            self.progress.line(f"the night of {self.firing} is over, the next one begins")
+            self.begin_night()
+        return False
+
+    def play_night(self):
         """True when the firing was run to its end."""
         while not all(host.over() for host in self.hosts):
-            if self.seconds() > TOO_LONG or self.counts["crashed"] > TOO_MANY:
+            if self.seconds() > self.plan.at_most or self.counts["crashed"] > TOO_MANY:
                 return False
             for host in self.hosts:
                 host.tick()
@@ -106,7 +151,8 @@ class Night:
 
     def on_granted(self, run, token):
         # A deploy may end any run: only kills can be tried again elsewhere meanwhile.
-        self.give(run, self.plan.take("kill" if self.deploying else None))
+        self.give(run, self.plan.take(self.progress.open_invoices(),
+                                      "kill" if self.deploying else None))
         for sleeper in self.sleepers:
             self.later(WAKE, self.wake, sleeper)
         self.sleepers = []
@@ -131,14 +177,17 @@ class Night:
         self.fenced[where] += 1
         self.say(run, f"refused at {where}: fenced")
 
-    # ---- what the resolver tells
+    # ---- what the others tell
 
-    def on_met(self, resolver, key, attempt, invoice):
-        self.met.add((key, attempt))
+    def on_swept(self, sweeper, **did):
+        self.swept.update(did)
 
-    def on_looked(self, resolver, key, attempt, found):
-        if found in ("happened", "did_not_happen"):
-            self.resolved[key, attempt] = found
+    def swept_unknown(self):
+        """How many sweep has resolved."""
+        return self.swept["found_happened"] + self.swept["found_absent"]
+
+    def on_approved(self, approver, invoice, terms):
+        self.detail(f"the approver approves invoice {invoice}: {terms}")
 
     # ---- the orders of the plan
 
@@ -157,8 +206,10 @@ class Night:
     def wake(self, run):
         self.plan.land(run.order)
         self.say(run, "SIGCONT; its lease was taken meanwhile, and it does not know")
-        # Without effect it is not refused, and works on: it is in for more of the plan.
-        self.give(run, None if self.effect else self.plan.take())
+        # Without effect it is not refused, and works on: it is in for more of the plan.  Not
+        # for another pause: that would wait for a grant, and both hosts might sleep then.
+        self.give(run, None if self.effect
+                  else self.plan.take(self.progress.open_invoices(), "kill"))
         run.signal(signal.SIGCONT)
 
     def drain(self, run):
@@ -196,7 +247,7 @@ class Night:
     def gone(self, child):
         code = child.reap()
         if not isinstance(child, Run):
-            raise RuntimeError(f"the resolver ended with status {code}")
+            raise RuntimeError(f"{child.script} ended with status {code}")
         order = child.order
         if code == -signal.SIGKILL and child.waiting and order.how in ("kill", "deploy"):
             self.plan.land(order)       # only the wait status says that a kill has landed
@@ -206,13 +257,18 @@ class Night:
             self.plan.give_back(order)
         if code not in EXITS:
             self.counts["crashed"] += 1
-            self.say(child, f"ended with status {code}")
+            self.progress.line(f"{child.owner}: ended with status {code}")
         child.host.ended(child)
 
     def say(self, run, what):
         where = f" at {run.order.point}" if run.waiting else ""
         where += f", invoice {run.invoice}" if run.invoice else ""
-        self.progress.line(f"{run.owner}{where}: {what}")
+        self.detail(f"{run.owner}{where}: {what}")
+
+    def detail(self, text):
+        """Of one night every event is shown; of a series, with its hundreds, how it goes."""
+        if not self.series:
+            self.progress.line(text)
 
     def close(self):
         """Leave nothing behind, stopped or running."""
@@ -230,6 +286,7 @@ def interrupted(number, frame):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-effect", action="store_true", help="the textbook's lease and log")
+    parser.add_argument("--kills", type=int, help="so many, in as many nights as that takes")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--storage", required=True, help="the far side's, a file to be made")
     parser.add_argument("--pid-file", required=True)

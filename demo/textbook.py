@@ -4,7 +4,7 @@ once, and a log that is written after the call.
 Each statement is right by itself.  What is missing is between them: nothing says that a
 charge is about to be made, and nothing stops a run that has lost its lease.
 """
-from common import JOB, LEASE, connect
+from common import JOB, connect
 
 CLAIM = """
     UPDATE job_lease
@@ -25,8 +25,9 @@ class Fenced(Exception):
 class Book:
     role = "app"
 
-    def __init__(self, owner):
+    def __init__(self, owner, lease):
         self.owner = owner
+        self.lease = lease
         self.token = None
         self.firing = None
         self.db = connect(self.role, owner)
@@ -40,7 +41,7 @@ class Book:
         self.firing = firing
         self.run("INSERT INTO job_lease (job, firing) VALUES (%s, %s) ON CONFLICT DO NOTHING",
                  JOB, firing)
-        if self.run(CLAIM, self.owner, LEASE, JOB, firing):
+        if self.run(CLAIM, self.owner, self.lease, JOB, firing):
             return "granted", None
         self.run(HELD, JOB, firing)
         finished, left = self.cursor.fetchone()
@@ -50,6 +51,9 @@ class Book:
         """Is it in the log?  If not, charge it."""
         logged = self.run("SELECT FROM charge_log WHERE invoice_no = %s", invoice.no)
         return "done" if logged else "go", invoice.no
+
+    def submit(self, reference):
+        """Never called: no approval is asked for."""
 
     def complete(self, reference, answer):
         self.run("INSERT INTO charge_log (invoice_no, charge) VALUES (%s, %s)"
@@ -72,7 +76,7 @@ class Book:
     def renew(self):
         self.run("UPDATE job_lease SET lease_until = clock_timestamp() + make_interval(secs => %s)"
                  " WHERE job = %s AND firing = %s AND owner = %s",
-                 LEASE, JOB, self.firing, self.owner)
+                 self.lease, JOB, self.firing, self.owner)
 
     def release(self, outcome, left):
         finished = "clock_timestamp()" if outcome == "finished" else "NULL"

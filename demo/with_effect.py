@@ -1,12 +1,12 @@
 """The nightly job's bookkeeping, with effect.
 
-Compare textbook.py: the same six questions, asked of a lease row and a log.
+Compare textbook.py: the same questions, asked of a lease row and a log.
 """
 import json
 
 import psycopg2
 
-from common import JOB, LEASE, connect
+from common import JOB, LARGE, connect
 
 CLAIM = """
     SELECT verdict, fencing_token,
@@ -15,9 +15,11 @@ CLAIM = """
 
 BEGIN = """
     SELECT verdict, effect_key
-      FROM effect.begin_effect('charge', %s,
+      FROM effect.begin_effect(%s, %s,
                effect.facts('customer', %s, 'amount', %s::numeric, 'currency', %s),
-               job_key => %s, fencing_token => %s)"""
+               job_key => %s, fencing_token => %s, terms_shown => %s)"""
+
+SUBMIT = "SELECT verdict FROM effect.submit_effect(%s, %s)"
 
 
 class Fenced(Exception):
@@ -27,8 +29,9 @@ class Fenced(Exception):
 class Book:
     role = "app"
 
-    def __init__(self, owner):
+    def __init__(self, owner, lease):
         self.owner = owner
+        self.lease = lease
         self.token = None
         self.db = connect(self.role, owner)
         self.cursor = self.db.cursor()
@@ -39,19 +42,29 @@ class Book:
 
     def claim(self, firing):
         """The verdict, and in how many seconds it is worth asking again."""
-        verdict, self.token, left = self.one(CLAIM, JOB, self.owner, LEASE, firing)
+        verdict, self.token, left = self.one(CLAIM, JOB, self.owner, self.lease, firing)
         return verdict, left
 
     def begin(self, invoice):
         """May this invoice be charged now?  The verdict, and the reference to charge under."""
-        verdict, key = self.one(BEGIN, invoice.no, invoice.customer, invoice.amount,
-                                invoice.currency, JOB, self.token)
+        action = "charge-large" if invoice.amount > LARGE else "charge"
+        # What the approver is shown, and approves.
+        terms = f"charge {invoice.amount} {invoice.currency} to {invoice.customer}"
+        verdict, key = self.one(BEGIN, action, invoice.no, invoice.customer, invoice.amount,
+                                invoice.currency, JOB, self.token, terms)
+        return self.when_committed(verdict, "begin"), key
+
+    def submit(self, key):
+        """The same of one that begin() has claimed, but that was not approved yet."""
+        return self.when_committed(self.one(SUBMIT, key, self.token)[0], "submit")
+
+    def when_committed(self, verdict, where):
         if verdict == "go_after_commit":
             # Not here, with autocommit.  Under a driver that opens transactions by
             # itself the evidence is not durable yet: commit, and only then act.
             self.db.commit()
             verdict = "go"
-        return self.unless_fenced(verdict, "begin"), key
+        return self.unless_fenced(verdict, where)
 
     def complete(self, key, answer):
         self.settle("complete", "SELECT verdict FROM effect.complete_effect(%s, %s, %s)",
@@ -63,7 +76,7 @@ class Book:
                     key, self.token, json.dumps({"why": why}))
 
     def mark_unknown(self, key, why):
-        """It may have happened: the resolver will look."""
+        """It may have happened: sweep will have a look."""
         self.settle("mark_unknown", "SELECT verdict FROM effect.mark_unknown(%s, %s, %s)",
                     key, self.token, why)
 

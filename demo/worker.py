@@ -14,11 +14,14 @@ from collections import namedtuple
 
 import textbook
 import with_effect
-from common import LEASE, SEND_WITHIN, tell
+from common import SEND_WITHIN, tell
 
 Invoice = namedtuple("Invoice", "no customer amount currency")
 
 FINISHED, HELD, LEFT, FENCED = 0, 10, 11, 12    # exit codes
+
+WAITS = 2.0         # seconds, at its end, for which a run waits for approvals
+ASKS_EVERY = 0.2
 
 
 class Points:
@@ -52,6 +55,7 @@ class Run:
         self.points = Points()
         self.at = self.points.at
         self.asked_to_stop = False
+        self.unapproved = {}    # invoice -> the reference that begin() claimed for it
         self.renewed = time.monotonic()
         signal.signal(signal.SIGTERM, self.stop)
 
@@ -67,16 +71,16 @@ class Run:
         tell("granted", token=self.book.token)
         self.points.take_order()
         self.at("after_claim_lease")
-        left = self.charge_all()
+        left = self.charge_all(firing)
         outcome = "failed" if left else "finished"
         self.at("before_release")
         self.book.release(outcome, left)
         tell("released", outcome=outcome, left=left)
         return LEFT if left else FINISHED
 
-    def charge_all(self):
+    def charge_all(self, firing):
         """How many invoices are left for another run."""
-        invoices, written = self.read_shop()
+        invoices, written = self.read_shop(firing)
         left = len(invoices)
         for invoice in invoices:
             if self.asked_to_stop:
@@ -87,14 +91,33 @@ class Run:
             if self.charge(invoice):
                 left -= 1
                 if invoice.no not in written:
-                    self.book.write_receipt(invoice, self.at)
-                    self.at("after_receipt", invoice)
+                    self.write_receipt(invoice)
             self.keep_lease(invoice)
-        return left
+        return left - self.charge_approved()
 
-    def read_shop(self):
+    def charge_approved(self):
+        """Charge what is approved meanwhile, and wait a moment for the rest; how many."""
+        charged = 0
+        until = time.monotonic() + WAITS
+        while self.unapproved and not self.asked_to_stop:
+            for invoice, reference in list(self.unapproved.items()):
+                if self.charge_if_approved(invoice, reference):
+                    charged += 1
+                    self.write_receipt(invoice)
+                self.keep_lease(invoice)
+            if not self.unapproved or time.monotonic() > until:
+                break
+            time.sleep(ASKS_EVERY)
+        return charged
+
+    def write_receipt(self, invoice):
+        self.book.write_receipt(invoice, self.at)
+        self.at("after_receipt", invoice)
+
+    def read_shop(self, firing):
         cursor = self.book.cursor
-        cursor.execute("SELECT invoice_no, customer, amount, currency FROM invoice ORDER BY 1")
+        cursor.execute("SELECT invoice_no, customer, amount, currency FROM invoice"
+                       " WHERE due = %s::date ORDER BY 1", (firing,))
         invoices = [Invoice(*row) for row in cursor.fetchall()]
         cursor.execute("SELECT invoice_no FROM receipt")
         return invoices, {row[0] for row in cursor.fetchall()}
@@ -109,10 +132,27 @@ class Run:
         if verdict == "done":
             tell("duplicate", invoice=invoice.no)
             return True
-        # unknown: the resolver's turn.  busy: someone is at it.  A verdict that this
-        # program does not know: it must not act either.
         tell("left", invoice=invoice.no, verdict=verdict)
+        if verdict == "unapproved":
+            # It is claimed, and somebody is being asked.  On with the others meanwhile.
+            self.unapproved[invoice] = reference
+            self.at("unapproved", invoice)
+        # unknown: sweep's turn.  busy: someone is at it.  A verdict that this program
+        # does not know: it must not act either.
         return False
+
+    def charge_if_approved(self, invoice, reference):
+        asked = time.monotonic()
+        verdict = self.book.submit(reference)
+        if verdict == "unapproved":
+            return False
+        del self.unapproved[invoice]
+        if verdict != "go":
+            tell("left", invoice=invoice.no, verdict=verdict)
+            return False
+        tell("waited", invoice=invoice.no)
+        self.at("after_begin", invoice)
+        return self.act(invoice, reference, asked)
 
     def act(self, invoice, reference, asked):
         if time.monotonic() - asked > SEND_WITHIN:
@@ -161,7 +201,7 @@ class Run:
             far_side.close()
 
     def keep_lease(self, invoice):
-        if time.monotonic() - self.renewed < LEASE / 4:
+        if time.monotonic() - self.renewed < self.book.lease / 4:
             return
         self.at("before_renew", invoice)
         self.book.renew()
@@ -174,11 +214,12 @@ def main():
     parser.add_argument("--owner", required=True)
     parser.add_argument("--firing", required=True)
     parser.add_argument("--far-side", type=int, required=True, help="its port")
+    parser.add_argument("--lease", type=float, required=True, help="in seconds")
     parser.add_argument("--textbook", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)    # the supervisor's to handle
     kind = textbook if options.textbook else with_effect
-    run = Run(kind.Book(options.owner), options.far_side)
+    run = Run(kind.Book(options.owner, options.lease), options.far_side)
     try:
         return run.work(options.firing)
     except kind.Fenced as fenced:

@@ -30,12 +30,13 @@ COMMENT ON TYPE effect.effect_verdict IS
 CREATE TYPE effect.finding AS ENUM ('happened', 'did_not_happen', 'cannot_tell');
 COMMENT ON TYPE effect.finding IS 'what someone who looked at the far side says of one attempt';
 
--- Bodies are for those who may resolve: monitors see the shape of an effect,
+-- Bodies are for those who may resolve or approve: monitors see the shape of an effect,
 -- not what it was about.
 CREATE FUNCTION effect.may_read_bodies() RETURNS boolean
 	LANGUAGE sql STABLE
 	RETURN pg_catalog.has_function_privilege(
-		'effect.resolve_unknown(uuid, effect.finding, integer, jsonb, jsonb)', 'EXECUTE');
+		'effect.resolve_unknown(uuid, effect.finding, integer, jsonb, jsonb)', 'EXECUTE')
+		OR pg_catalog.has_function_privilege('effect.approve(uuid, text, text, interval)', 'EXECUTE');
 COMMENT ON FUNCTION effect.may_read_bodies() IS
 	'whether the current role is shown inputs, terms, responses and evidence in the views';
 

@@ -9,6 +9,7 @@ CREATE TABLE effect.ledger (
 	action			text COLLATE "C" NOT NULL CHECK (pg_catalog.octet_length(action) <= 255),
 	target			text COLLATE "C" NOT NULL CHECK (pg_catalog.octet_length(target) <= 1024),
 	inputs			jsonb,
+	inputs_digest	text COLLATE "C",
 	job_key			text COLLATE "C",
 	run_id			text,
 	fencing_token	bigint NOT NULL CHECK (fencing_token > 0),
@@ -40,6 +41,7 @@ CREATE TABLE effect.unknown (
 	reason			text NOT NULL,
 	checks			integer NOT NULL DEFAULT 0,
 	next_check		timestamptz NOT NULL,
+	checked_by		text,
 	late_answer		jsonb,
 	CONSTRAINT unknown_pkey PRIMARY KEY (effect_key)
 );
@@ -64,6 +66,7 @@ CREATE VIEW effect.effects AS
 	  LEFT JOIN effect.unknown u ON u.effect_key = l.effect_key
 	  CROSS JOIN LATERAL (SELECT CASE WHEN l.job_key IS NULL
 			THEN l.busy_until > pg_catalog.clock_timestamp()
+				 AND NOT EXISTS (SELECT FROM effect.cluster c WHERE c.moved_at > l.updated_at)
 			ELSE EXISTS (SELECT FROM effect.lease s
 						  WHERE s.job_key = l.job_key
 							AND s.fencing_token = l.fencing_token

@@ -33,6 +33,11 @@ CREATE FUNCTION effect.guard_cluster() RETURNS trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION effect.guard_cluster() IS 'refuses a lower epoch (LE012)';
 
+CREATE FUNCTION effect.guard_approval() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_approval'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_approval() IS 'refuses to take back an approval that was spent (LE012)';
+
 CREATE TRIGGER guard_update BEFORE UPDATE ON effect.lease
 	FOR EACH ROW EXECUTE FUNCTION effect.guard_lease();
 CREATE TRIGGER guard_delete BEFORE DELETE ON effect.lease
@@ -80,5 +85,12 @@ CREATE TRIGGER guard_update BEFORE UPDATE ON effect.journal_entry
 CREATE TRIGGER guard_delete BEFORE DELETE ON effect.journal_entry
 	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.journal_entry
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.approval
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_approval();
+CREATE TRIGGER guard_delete BEFORE DELETE ON effect.approval
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.approval
 	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
 

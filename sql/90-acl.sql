@@ -18,5 +18,11 @@ CREATE FUNCTION effect.grant_monitor(role name) RETURNS void
 COMMENT ON FUNCTION effect.grant_monitor(name) IS
 	'let a role read the views, without inputs, terms, responses and evidence';
 
+CREATE FUNCTION effect.grant_approver(role name) RETURNS void
+	AS 'MODULE_PATHNAME', 'effect_grant_approver'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.grant_approver(name) IS
+	'let a role approve, revoke and refuse; in no other set';
+
 -- New functions are executable by PUBLIC until this line, so it stands last.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA effect FROM PUBLIC;

@@ -17,11 +17,16 @@
 PG_FUNCTION_INFO_V1(effect_grant_worker);
 PG_FUNCTION_INFO_V1(effect_grant_operator);
 PG_FUNCTION_INFO_V1(effect_grant_monitor);
+PG_FUNCTION_INFO_V1(effect_grant_approver);
 
 /* Pure functions, and what tells how tables are fenced */
 static const char acl_common[] =
 "effect.canonical_json(jsonb), effect.input_digest(jsonb), effect.input_digest(jsonb, text[]),"
 "effect.effect_key(text, text, text), effect.facts(VARIADIC \"any\"), effect.fence_gaps()";
+
+#define ACL_SET_ACTION \
+"effect.set_action(text, text[], effect.identity, effect.unknown_policy, text, interval, interval," \
+" interval, integer, interval, interval, interval, name[])"
 
 static const char acl_worker[] =
 "effect.claim_lease(text, text, interval, text, uuid), effect.claim_any(text[], text, interval),"
@@ -38,16 +43,27 @@ static const char acl_worker[] =
 "effect.complete_effects(uuid[], bigint, jsonb[]), effect.retract_effect(uuid, bigint, jsonb),"
 "effect.mark_unknown(uuid, bigint, text), effect.close_effect(uuid, text, jsonb),"
 "effect.explain_effect(text, text, jsonb), effect.apply_effect(text, text, jsonb),"
-"effect.once(text, text, jsonb), effect.once(text, text[])";
+"effect.once(text, text, jsonb), effect.once(text, text[]),"
+ACL_SET_ACTION;
 
 static const char acl_operator[] =
 "effect.revoke_lease(text, text), effect.bump_epochs(),"
 "effect.resolve_unknown(uuid, effect.finding, integer, jsonb, jsonb),"
 "effect.mark_unknown(uuid, bigint, text), effect.close_effect(uuid, text, jsonb),"
-"effect.reopen_effect(uuid, text), effect.explain_effect(text, text, jsonb)";
+"effect.reopen_effect(uuid, text), effect.explain_effect(text, text, jsonb),"
+"effect.next_unknown(text, text, interval), effect.sweep(), effect.quarantine(text),"
+"effect.adopt_cluster()," ACL_SET_ACTION;
+
+static const char acl_approver[] =
+"effect.approve(uuid, text, text, interval), effect.revoke_approval(uuid, text),"
+"effect.refuse_approval(uuid, text, text)";
+static const char acl_approver_views[] = "effect.awaiting_approval, effect.unused_approvals";
 
 static const char acl_monitor[] = "effect.may_read_bodies()";
-static const char acl_views[] = "effect.leases, effect.runs, effect.effects, effect.journal";
+static const char acl_views[] =
+"effect.leases, effect.runs, effect.effects, effect.journal, effect.unknown_effects,"
+"effect.action_stats,"
+"effect.awaiting_approval, effect.unused_approvals";
 
 /* GRANT ... TO role, as the caller. */
 static void
@@ -114,6 +130,23 @@ Datum
 effect_grant_monitor(PG_FUNCTION_ARGS)
 {
 	acl_grant_views(acl_begin(fcinfo));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/*
+ * effect.grant_approver(role) -> void
+ *		In no other set: who asks and who consents are different people.  An
+ *		approver sees what awaits approval, terms included.
+ */
+Datum
+effect_grant_approver(PG_FUNCTION_ARGS)
+{
+	char	   *role = acl_begin(fcinfo);
+
+	acl_grant_functions(acl_approver, role);
+	acl_grant_functions(acl_monitor, role);
+	acl_grant(psprintf("SELECT ON %s", acl_approver_views), role);
 	SPI_finish();
 	PG_RETURN_VOID();
 }

@@ -1,6 +1,6 @@
 /*
  * attempt.c
- *	  Taking an effect: claim, submit, begin, and what would happen (explain).
+ *	  Taking an effect: claim, begin, and what would happen (explain).
  *
  * Only submit and begin say "go", and only when the record is committed as the
  * statement returns; in a transaction that stays open they say so.  None of
@@ -19,34 +19,18 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-#include "effect.h"
+#include "attempt.h"
 
 PG_FUNCTION_INFO_V1(effect_claim_effect);
 PG_FUNCTION_INFO_V1(effect_begin_effect);
 PG_FUNCTION_INFO_V1(effect_begin_effects);
-PG_FUNCTION_INFO_V1(effect_submit_effect);
 PG_FUNCTION_INFO_V1(effect_explain_effect);
 
 /* A row that appears and vanishes under us more often than this is busy. */
 #define ATTEMPT_MAX_TRIES	10
 
-static char attempt_locked[] = "another transaction has it locked at this instant";
-
-/* Who asks, and for what */
-typedef struct Attempt
-{
-	const char *action;
-	const char *target;
-	Jsonb	   *inputs;
-	char	   *job_key;		/* NULL: the effect is its own lease */
-	int64		token;
-	char	   *terms_shown;
-	char	   *run_id;
-	pg_uuid_t  *nonce;
-	bool		submit;			/* begin, not claim */
-	bool		same;			/* what this attempt has claimed is submitted */
-	bool		fenced;			/* its token is superseded */
-} Attempt;
+char attempt_quarantined[] = "nothing is sent from here until effect.adopt_cluster()";
+char attempt_locked[] = "another transaction has it locked at this instant";
 
 /*
  * attempt_stands_alone
@@ -68,7 +52,7 @@ attempt_stands_alone(void)
 }
 
 /* The record of a submit is evidence: flushed, and before the answer. */
-static EffectVerdict
+EffectVerdict
 attempt_go(void)
 {
 	cluster_flush_commit();
@@ -76,16 +60,6 @@ attempt_go(void)
 		return VERDICT_GO_AFTER_COMMIT;
 	MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 	return VERDICT_GO;
-}
-
-/* The key of an effect: its action, target and the digest of its inputs. */
-void
-attempt_key(const char *action, const char *target, Jsonb *inputs, pg_uuid_t *key)
-{
-	char		digest[65];
-
-	key_digest(inputs, digest);
-	key_make(action, strlen(action), target, strlen(target), digest, strlen(digest), key);
 }
 
 /* inputs are needed; a JSON null or a bare value is a caller's slip. */
@@ -123,14 +97,16 @@ attempt_args_job(FunctionCallInfo fcinfo, int n, Attempt *attempt)
 static void
 attempt_args(FunctionCallInfo fcinfo, Attempt *attempt, pg_uuid_t *key)
 {
-	attempt->action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	char	   *action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+
 	attempt->target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
 	attempt->inputs = attempt_inputs(fcinfo, 2);
 	attempt_args_job(fcinfo, 3, attempt);
 	attempt->terms_shown = arg_text_or_null(fcinfo, 5, "terms_shown", EFFECT_MAX_TERMS);
 	attempt->run_id = arg_text_or_null(fcinfo, 6, "run_id", EFFECT_MAX_LABEL);
 	attempt->nonce = PG_ARGISNULL(7) ? NULL : PG_GETARG_UUID_P(7);
-	attempt_key(attempt->action, attempt->target, attempt->inputs, key);
+	action_get(action, true, &attempt->action);
+	action_key(&attempt->action, attempt->target, attempt->inputs, attempt->digest, key);
 }
 
 /* Is the caller's token worth anything?  LE003 if it never was. */
@@ -141,6 +117,7 @@ attempt_check_run(Attempt *attempt)
 
 	attempt->fenced = attempt->job_key != NULL &&
 		!lease_accepts(attempt->job_key, attempt->token, &lease);
+	attempt->quarantined = cluster_quarantined();
 }
 
 static bool
@@ -178,7 +155,7 @@ attempt_busy_detail(const Effect *effect, const char *job_key, int64 token)
 					effect->token, effect->job_key, effect->holder ? effect->holder : "nobody", until);
 }
 
-static char *
+char *
 attempt_unknown_detail(const Effect *effect)
 {
 	if (effect->submitted_at == 0)
@@ -189,7 +166,7 @@ attempt_unknown_detail(const Effect *effect)
 }
 
 /* The same uncertain caller asking again, in a later transaction, within a minute. */
-static bool
+bool
 attempt_same_nonce(const Effect *effect, pg_uuid_t *nonce)
 {
 	return nonce != NULL && effect->nonce != NULL && !effect->ours &&
@@ -211,23 +188,33 @@ attempt_is_replay(const Effect *effect, const Attempt *attempt)
 /*
  * attempt_judge
  *		What the caller is told of an effect that is there, in the order of the
- *		verdicts: done, closed, fenced, unknown, busy.  VERDICT_RESERVED: it may
- *		be taken.
+ *		verdicts: mismatch, done, closed, quarantined, fenced, unknown, busy.
+ *		VERDICT_RESERVED: it may be taken.
  */
 static EffectVerdict
 attempt_judge(const Effect *effect, const Attempt *attempt, char **detail)
 {
 	*detail = NULL;
+	if (effect->inputs_digest != NULL && strcmp(effect->inputs_digest, attempt->digest) != 0)
+	{
+		*detail = ledger_mismatch(effect, attempt->inputs, attempt->action.key_fields);
+		return VERDICT_MISMATCH;
+	}
 	if (effect->state == STATE_DONE)
 		return ledger_done_verdict(effect, detail);
+	if (attempt->quarantined)
+	{
+		*detail = attempt_quarantined;
+		return VERDICT_QUARANTINED;
+	}
 	if (attempt->fenced)
 		return VERDICT_FENCED;
-	if (ledger_is_unknown(effect))
+	if (ledger_is_unknown(effect) && !action_may_resend(&attempt->action, effect->created_at))
 	{
 		*detail = attempt_unknown_detail(effect);
 		return VERDICT_UNKNOWN;
 	}
-	if (effect->held && effect->alive)
+	if (effect->held && effect->alive && !ledger_is_unknown(effect))
 	{
 		*detail = attempt_busy_detail(effect, attempt->job_key, attempt->token);
 		return VERDICT_BUSY;
@@ -242,10 +229,11 @@ attempt_judge(const Effect *effect, const Attempt *attempt, char **detail)
 }
 
 /* Make an effect this caller's next attempt, claimed or submitted. */
-static void
+void
 attempt_take(Effect *effect, const Attempt *attempt)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	bool		submit = attempt->submit && attempt->action.approvals == 0;
 
 	effect->attempt++;
 	effect->highest_token = Max(effect->highest_token, effect->token);
@@ -257,23 +245,45 @@ attempt_take(Effect *effect, const Attempt *attempt)
 	if (effect->highest_token <= effect->token)
 		effect->highest_token = 0;
 	effect->run_id = attempt->run_id;
-	effect->terms_shown = attempt->terms_shown;
+	if (attempt->terms_shown != NULL)
+		effect->terms_shown = attempt->terms_shown; /* what approvers were shown is kept */
 	effect->nonce = attempt->nonce;
 	effect->held = effect->alive = true;
-	effect->state = attempt->submit ? STATE_SUBMITTED : STATE_CLAIMED;
+	effect->state = submit ? STATE_SUBMITTED : STATE_CLAIMED;
 	effect->busy_until = attempt->job_key ? 0
-		: now + (int64) effect_default_timeout * INT64CONST(1000);
-	effect->submitted_at = attempt->submit ? now : 0;
+		: now + attempt->action.timeout;
+	effect->submitted_at = submit ? now : 0;
 }
 
-/* The attempt is written: fence it, and say what may be done now. */
-static EffectVerdict
-attempt_taken(const Attempt *attempt)
+/*
+ * The attempt is written: fence it, and say what may be done now.  Where the
+ * action needs approvals it was only claimed so far; they are spent in this
+ * same transaction, and it is submitted.
+ */
+EffectVerdict
+attempt_taken(const Attempt *attempt, Effect *effect, char **detail)
 {
+	EffectVerdict verdict;
+
 	if (attempt->job_key != NULL)
 		fence_add(attempt->job_key, attempt->token);
+	if (attempt->submit && effect->state == STATE_CLAIMED)
+	{
+		verdict = approval_spend(effect, &attempt->action, detail);
+		if (verdict != VERDICT_GO)
+		{
+			cluster_flush_commit();
+			return verdict;
+		}
+		effect->state = STATE_SUBMITTED;
+		effect->submitted_at = GetCurrentTimestamp();
+		ledger_write(effect);
+	}
 	if (attempt->submit)
+	{
+		ledger_list_straggler(effect);
 		return attempt_go();
+	}
 	cluster_flush_commit();
 	return VERDICT_RESERVED;
 }
@@ -288,16 +298,19 @@ attempt_insert(const pg_uuid_t *key, const Attempt *attempt, Effect *effect,
 	memset(effect, 0, sizeof(*effect));
 	effect->key = *key;
 	*detail = NULL;
-	*verdict = VERDICT_FENCED;
-	if (attempt->fenced)
+	*verdict = attempt->quarantined ? VERDICT_QUARANTINED : VERDICT_FENCED;
+	if (attempt->quarantined)
+		*detail = attempt_quarantined;
+	if (attempt->quarantined || attempt->fenced)
 		return true;
-	effect->action = unconstify(char *, attempt->action);
+	effect->action = unconstify(char *, attempt->action.name);
 	effect->target = unconstify(char *, attempt->target);
 	effect->inputs = attempt->inputs;
+	effect->inputs_digest = attempt->action.by_target ? pstrdup(attempt->digest) : NULL;
 	attempt_take(effect, attempt);
 	found = ledger_insert(effect);
 	if (found == PROBE_ABSENT)
-		*verdict = attempt_taken(attempt);
+		*verdict = attempt_taken(attempt, effect, detail);
 	else if (found == PROBE_IN_FLIGHT)
 	{
 		effect->attempt = 0;
@@ -323,13 +336,15 @@ attempt_touch(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char
 		return VERDICT_BUSY;
 	}
 	verdict = attempt_judge(effect, attempt, detail);
-	if (verdict == VERDICT_UNKNOWN && effect->state == STATE_SUBMITTED)
+	if (ledger_is_unknown(effect) && effect->state == STATE_SUBMITTED)
 		ledger_set_unknown(effect, "its holder was superseded or its time was up", NULL);
 	if (verdict != VERDICT_RESERVED)
 		return verdict;
+	if (effect->state == STATE_UNKNOWN)
+		ledger_resend(effect);
 	attempt_take(effect, attempt);
 	ledger_write(effect);
-	return attempt_taken(attempt);
+	return attempt_taken(attempt, effect, detail);
 }
 
 /*
@@ -355,7 +370,7 @@ attempt_make(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char 
 		if (verdict == VERDICT_BUSY && attempt_is_replay(effect, attempt))
 		{
 			*detail = NULL;
-			return attempt_taken(attempt);
+			return attempt_taken(attempt, effect, detail);
 		}
 		if (verdict == VERDICT_RESERVED ||
 			(verdict == VERDICT_UNKNOWN && effect->state == STATE_SUBMITTED))
@@ -464,7 +479,7 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	MemoryContext caller;
 	MemoryContext element;
 
-	attempt.action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	action_get(arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY), true, &attempt.action);
 	targets = arg_text_array(fcinfo, 1, "targets", EFFECT_MAX_TARGET, &n);
 	inputs = attempt_args_inputs(fcinfo, 2, n);
 	attempt_args_job(fcinfo, 3, &attempt);
@@ -483,7 +498,7 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 
 		attempt.target = targets[i];
 		attempt.inputs = attempt_element_inputs(inputs, i);
-		attempt_key(attempt.action, attempt.target, attempt.inputs, &key);
+		action_key(&attempt.action, attempt.target, attempt.inputs, attempt.digest, &key);
 		verdict = attempt_run(&key, &attempt, &effect, &detail);
 		ledger_answer_row(fcinfo, &effect, verdict, detail, targets[i]);
 		MemoryContextReset(element);
@@ -491,108 +506,6 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(element);
 	return (Datum) 0;
-}
-
-/*
- * attempt_holds
- *		Is this token the effect's own?  false: superseded by a later attempt.
- *		A token that no attempt at this effect ever had raises LE003.
- */
-bool
-attempt_holds(const Effect *effect, int64 token)
-{
-	if (token == effect->token)
-		return true;
-	if (token <= Max(effect->token, effect->highest_token))
-		return false;
-	ereport(ERROR,
-			(errcode(ERRCODE_EFFECT_NOT_FOUND),
-			 errmsg("token " INT64_FORMAT " never had an attempt at this effect", token),
-			 errdetail("Its latest attempt has token " INT64_FORMAT ".", effect->token),
-			 errhint("Use the fencing_token that claim_effect or begin_effect returned.")));
-	pg_unreachable();
-}
-
-/* What submit answers without writing; VERDICT_GO: it may be submitted. */
-static EffectVerdict
-attempt_judge_submit(const Effect *effect, int64 token, pg_uuid_t *nonce, char **detail)
-{
-	*detail = NULL;
-	if (effect->state == STATE_DONE)
-		return ledger_done_verdict(effect, detail);
-	if (!attempt_holds(effect, token) || (effect->job_key != NULL && !effect->alive))
-	{
-		*detail = psprintf("token " INT64_FORMAT " is superseded", token);
-		return VERDICT_FENCED;
-	}
-	if (ledger_is_unknown(effect))
-	{
-		*detail = attempt_unknown_detail(effect);
-		return VERDICT_UNKNOWN;
-	}
-	if (effect->state == STATE_SUBMITTED && !attempt_same_nonce(effect, nonce))
-	{
-		*detail = "yours: submitted by you; complete it, retract it or mark it unknown";
-		return VERDICT_BUSY;
-	}
-	return VERDICT_GO;
-}
-
-/*
- * Submit what is claimed.  A claim that is held by nobody (it was retracted, or
- * found not to have happened) is its last holder's next attempt.
- */
-static void
-attempt_write_submit(Effect *effect, int64 token, pg_uuid_t *nonce)
-{
-	Attempt		next = {.job_key = effect->job_key, .token = token, .nonce = nonce,
-		.run_id = effect->run_id, .terms_shown = effect->terms_shown, .submit = true,
-		.same = effect->held};
-
-	if (effect->held)
-		effect->attempt--;		/* it was counted when it was claimed */
-	attempt_take(effect, &next);
-	ledger_write(effect);
-}
-
-/*
- * effect.submit_effect(effect_key, fencing_token, nonce) -> one row
- *		Errors: 22004, 22023, 25006, LE003; LE001 at COMMIT.
- */
-Datum
-effect_submit_effect(PG_FUNCTION_ARGS)
-{
-	pg_uuid_t  *key = arg_uuid(fcinfo, 0, "effect_key");
-	int64		token = arg_token(fcinfo, 1);
-	pg_uuid_t  *nonce = PG_ARGISNULL(2) ? NULL : PG_GETARG_UUID_P(2);
-	Effect		effect;
-	EffectVerdict verdict;
-	char	   *detail;
-
-	begin_writing("effect.submit_effect()");
-	if (!ledger_read(key, LOCK_NONE, &effect))
-		ledger_missing(key);
-	verdict = attempt_judge_submit(&effect, token, nonce, &detail);
-	if (verdict == VERDICT_GO && effect.state == STATE_CLAIMED)
-	{
-		if (!ledger_read(key, LOCK_SKIP, &effect))
-		{
-			(void) ledger_read(key, LOCK_NONE, &effect);
-			return ledger_answer(fcinfo, &effect, VERDICT_BUSY, attempt_locked);
-		}
-		verdict = attempt_judge_submit(&effect, token, nonce, &detail);
-	}
-	if (verdict == VERDICT_FENCED && effect.job_key != NULL)
-		lease_refused(effect.job_key, token, "submit_effect");
-	if (verdict != VERDICT_GO)
-		return ledger_answer(fcinfo, &effect, verdict, detail);
-	if (effect.state == STATE_CLAIMED)
-	{
-		attempt_write_submit(&effect, token, nonce);
-	}
-	if (effect.job_key != NULL)
-		fence_add(effect.job_key, token);
-	return ledger_answer(fcinfo, &effect, attempt_go(), NULL);
 }
 
 /*
@@ -609,19 +522,27 @@ effect_explain_effect(PG_FUNCTION_ARGS)
 	EffectVerdict verdict;
 	char	   *detail;
 
-	attempt.action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
+	action_get(arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY), false, &attempt.action);
 	attempt.target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
-	attempt_key(attempt.action, attempt.target, attempt_inputs(fcinfo, 2), &key);
+	attempt.inputs = attempt_inputs(fcinfo, 2);
+	action_key(&attempt.action, attempt.target, attempt.inputs, attempt.digest, &key);
+	attempt.quarantined = cluster_quarantined();
 	if (!ledger_read(&key, LOCK_NONE, &effect))
 	{
 		bool		busy = sql_probe_key(&key, false) == PROBE_IN_FLIGHT;
+
+		if (attempt.quarantined)
+			return ledger_answer(fcinfo, &effect, VERDICT_QUARANTINED, attempt_quarantined);
 
 		return ledger_answer(fcinfo, &effect, busy ? VERDICT_BUSY : VERDICT_RESERVED,
 							 busy ? "another transaction is claiming it at this instant"
 							 : "nobody has claimed it: the first attempt may be made");
 	}
 	verdict = attempt_judge(&effect, &attempt, &detail);
-	if (verdict == VERDICT_RESERVED)
+	if (verdict == VERDICT_RESERVED && ledger_is_unknown(&effect))
+		detail = psprintf("unknown, and its action lets it be sent again: attempt %d may be made",
+						  effect.attempt + 1);
+	else if (verdict == VERDICT_RESERVED)
 		detail = psprintf("claimed, but held by nobody: attempt %d may be made", effect.attempt + 1);
 	return ledger_answer(fcinfo, &effect, verdict, detail);
 }

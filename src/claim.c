@@ -9,14 +9,12 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/resowner.h"
 
 #include "effect.h"
 
@@ -146,9 +144,9 @@ claim_answer(SqlScope *scope, const Ask *ask, Lease *lease, Told *told)
 
 /* The next token: above the last, and above every lost one. */
 static int64
-claim_next_token(const Lease *lease)
+claim_next_token(SqlScope *scope, const Lease *lease)
 {
-	int64		token = Max(lease->token + 1, cluster_first_token());
+	int64		token = Max(lease->token + 1, cluster_first_token(scope));
 
 	if (token >= LEASE_MAX_TOKEN)
 		ereport(ERROR,
@@ -159,14 +157,14 @@ claim_next_token(const Lease *lease)
 
 /* Write the grant: the lease row, and its run.  Under the job's lock. */
 static void
-claim_grant(const Ask *ask, const Lease *lease, Told *told)
+claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
 {
 	TimestampTz now = GetCurrentTimestamp();
 	SqlArgs		grant = {0};
 	SqlArgs		run = {0};
 
 	told->verdict = "granted";
-	told->token = claim_next_token(lease);
+	told->token = claim_next_token(scope, lease);
 	told->until = lease_end(now, ask->lease_for);
 	told->holder = ask->owner;
 
@@ -188,23 +186,28 @@ claim_grant(const Ask *ask, const Lease *lease, Told *told)
 	(void) sql_write(&run_insert, &run);
 }
 
-/* The one queued claimer's wait; its errors are the caller's to sort. */
-static bool
-claim_wait_in_queue(uint64 hash)
+/* The one queued claimer's wait */
+typedef struct Queue
 {
-	int			nest;
+	uint64		hash;
 	bool		got;
+} Queue;
 
-	if (!lock_advisory(EFFECT_LOCK_QUEUE, hash, ExclusiveLock, false))
-		return false;
+static void
+claim_wait_in_queue(void *arg)
+{
+	Queue	   *queue = arg;
+	int			nest;
+
+	if (!lock_advisory(EFFECT_LOCK_QUEUE, queue->hash, ExclusiveLock, false))
+		return;
 	nest = NewGUCNestLevel();
 	if (LockTimeout == 0 || LockTimeout > LEASE_QUEUE_MS)
 		(void) set_config_option("lock_timeout", CppAsString2(LEASE_QUEUE_MS), PGC_USERSET,
 								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
-	got = lock_advisory(EFFECT_LOCK_JOB, hash, ExclusiveLock, true);
+	queue->got = lock_advisory(EFFECT_LOCK_JOB, queue->hash, ExclusiveLock, true);
 	AtEOXact_GUC(true, nest);
-	unlock_advisory(EFFECT_LOCK_QUEUE, hash, ExclusiveLock);
-	return got;
+	unlock_advisory(EFFECT_LOCK_QUEUE, queue->hash, ExclusiveLock);
 }
 
 /*
@@ -217,36 +220,16 @@ claim_wait_in_queue(uint64 hash)
 static bool
 claim_queue(const char *job_key)
 {
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	volatile bool got = false;
+	Queue		queue = {.hash = lease_hash(job_key)};
+	ErrorData  *error = sql_try(claim_wait_in_queue, &queue);
 
-	BeginInternalSubTransaction(NULL);
-	MemoryContextSwitchTo(context);
-	PG_TRY();
-	{
-		got = claim_wait_in_queue(lease_hash(job_key));
-		ReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
-			error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
-			ReThrowError(error);
-		FreeErrorData(error);
-	}
-	PG_END_TRY();
-	return got;
+	if (error == NULL)
+		return queue.got;
+	if (error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+		ReThrowError(error);
+	FreeErrorData(error);
+	return false;
 }
 
 /*
@@ -289,6 +272,11 @@ claim_job(const Ask *ask, Told *told)
 	sql_close(&scope);
 	if (answered)
 		return;
+	if (cluster_quarantined())
+	{
+		told->verdict = "quarantined";
+		return;
+	}
 	if (!claim_lock(ask))
 	{
 		told->verdict = "held";
@@ -298,9 +286,9 @@ claim_job(const Ask *ask, Told *told)
 	if (!claim_answer(&scope, ask, &lease, told))
 	{
 		if (lease.owner != NULL)
-			lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
+			(void) lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
 							psprintf("taken by %s", ask->owner));
-		claim_grant(ask, &lease, told);
+		claim_grant(&scope, ask, &lease, told);
 		cluster_flush_commit();
 	}
 	sql_close(&scope);
@@ -400,6 +388,8 @@ claim_first(Ask *ask, char **keys, int n, Told *told)
 			*told = one;
 			return ask->job_key;
 		}
+		if (strcmp(one.verdict, "quarantined") == 0)
+			told->verdict = one.verdict;
 		if (told->until == 0 || (one.until != 0 && one.until < told->until))
 		{
 			told->until = one.until;

@@ -26,10 +26,13 @@
 #include "utils/builtins.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 
 #include "effect.h"
 
 PG_FUNCTION_INFO_V1(effect_bump_epochs);
+PG_FUNCTION_INFO_V1(effect_quarantine);
+PG_FUNCTION_INFO_V1(effect_adopt_cluster);
 
 /* A token is epoch * 2^24 + a count, below 2^53 for JavaScript's sake. */
 #define CLUSTER_EPOCH_BITS	24
@@ -41,28 +44,36 @@ typedef struct Place
 	int32		timeline;
 	Oid			database;
 	Oid			table;
+	char	   *site;
 	int64		epoch;
+	TimestampTz moved_at;
+	TimestampTz quarantined;	/* since then; 0: it is not */
 	bool		ours;			/* written by this transaction */
 } Place;
 
 static Oid	cluster_known = InvalidOid; /* the effect.cluster we found right */
+static TimestampTz cluster_known_since; /* and since when it is */
 
 static SqlPlan cluster_select = {
-	"SELECT system_identifier, timeline, database_oid, table_oid, epoch, xmin, ctid FROM effect.cluster"
+	"SELECT system_identifier, timeline, database_oid, table_oid, site, epoch,"
+	" moved_at, quarantined_since, xmin, ctid FROM effect.cluster"
 	" WHERE only_row",
 	0
 };
 
-static SqlPlan cluster_insert = {
-	"INSERT INTO effect.cluster (system_identifier, timeline, database_oid, table_oid, epoch, moved_at)"
-	" VALUES ($1, $2, $3, $4, $5, $6)",
-	6, {INT8OID, INT4OID, OIDOID, OIDOID, INT8OID, TIMESTAMPTZOID}
+static SqlPlan cluster_upsert = {
+	"INSERT INTO effect.cluster AS c (system_identifier, timeline, database_oid, table_oid, site,"
+	" epoch, moved_at, quarantined_since, quarantine_reason)"
+	" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (only_row) DO UPDATE"
+	" SET system_identifier = $1, timeline = $2, database_oid = $3, table_oid = $4, site = $5,"
+	" epoch = $6, moved_at = $7, quarantined_since = COALESCE($8, c.quarantined_since),"
+	" quarantine_reason = COALESCE($9, c.quarantine_reason)",
+	9, {INT8OID, INT4OID, OIDOID, OIDOID, TEXTOID, INT8OID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID}
 };
 
-static SqlPlan cluster_update = {
-	"UPDATE effect.cluster SET system_identifier = $1, timeline = $2, database_oid = $3,"
-	" table_oid = $4, epoch = $5, moved_at = $6 WHERE only_row",
-	6, {INT8OID, INT4OID, OIDOID, OIDOID, INT8OID, TIMESTAMPTZOID}
+static SqlPlan cluster_release = {
+	"UPDATE effect.cluster SET quarantined_since = NULL, quarantine_reason = NULL WHERE only_row",
+	0
 };
 
 /* A lease that was superseded where we come from may look current here. */
@@ -78,7 +89,7 @@ static SqlPlan cluster_free_leases = {
 
 /* Where the row says we are; false: there is no row yet. */
 static bool
-cluster_read(Place *place)
+cluster_read(SqlScope *scope, Place *place)
 {
 	SqlArgs		args = {0};
 	Datum		value;
@@ -94,10 +105,13 @@ cluster_read(Place *place)
 	place->database = DatumGetObjectId(value);
 	sql_column(4, &value);
 	place->table = DatumGetObjectId(value);
-	sql_column(5, &value);
-	place->epoch = DatumGetInt64(value);
+	place->site = sql_column_text(scope, 5);
 	sql_column(6, &value);
-	sql_column(7, &tid);
+	place->epoch = DatumGetInt64(value);
+	place->moved_at = sql_column_time(7);
+	place->quarantined = sql_column_time(8);
+	sql_column(9, &value);
+	sql_column(10, &tid);
 	place->ours = sql_is_ours("cluster", DatumGetTransactionId(value),
 							  (ItemPointer) DatumGetPointer(tid));
 	return true;
@@ -111,14 +125,21 @@ cluster_here(Place *place)
 	place->timeline = (int32) GetWALInsertionTimeLine();
 	place->database = MyDatabaseId;
 	place->table = sql_relation("cluster");
+	place->site = effect_site ? effect_site : "";
+}
+
+/* The identity of a place: another one is a copy, not a continuation. */
+static bool
+cluster_identity_same(const Place *a, const Place *b)
+{
+	return a->system_identifier == b->system_identifier && a->database == b->database &&
+		strcmp(a->site, b->site) == 0;
 }
 
 static bool
 cluster_same(const Place *a, const Place *b)
 {
-	return a->system_identifier == b->system_identifier &&
-		a->timeline == b->timeline &&
-		a->database == b->database && a->table == b->table;
+	return cluster_identity_same(a, b) && a->timeline == b->timeline && a->table == b->table;
 }
 
 /* Minutes since 2026-01-01 UTC: what a new epoch is at least. */
@@ -132,22 +153,43 @@ cluster_minutes(void)
 
 /* Write the row that says we are here, counting from this epoch. */
 static void
-cluster_write(SqlPlan *plan, const Place *place)
+cluster_write(const Place *place, const char *quarantine)
 {
 	SqlArgs		args = {0};
+	TimestampTz now = GetCurrentTimestamp();
 
 	sql_arg(&args, Int64GetDatum(place->system_identifier), false);
 	sql_arg(&args, Int32GetDatum(place->timeline), false);
 	sql_arg(&args, ObjectIdGetDatum(place->database), false);
 	sql_arg(&args, ObjectIdGetDatum(place->table), false);
+	sql_arg_text(&args, place->site);
 	sql_arg(&args, Int64GetDatum(place->epoch), false);
-	sql_arg_time(&args, GetCurrentTimestamp());
-	(void) sql_write(plan, &args);
+	sql_arg(&args, TimestampTzGetDatum(place->moved_at), false);
+	sql_arg_time(&args, quarantine ? now : 0);
+	sql_arg_text(&args, quarantine);
+	(void) sql_write(&cluster_upsert, &args);
+}
+
+/*
+ * Tell every backend to look again, once this commits: the button must work on
+ * those that have already looked.
+ */
+static void
+cluster_tell_all(void)
+{
+	CacheInvalidateRelcacheByRelid(sql_relation("cluster"));
+}
+
+static void
+cluster_forget(Datum arg, Oid relid)
+{
+	if (relid == InvalidOid || relid == cluster_known)
+		cluster_known = InvalidOid;
 }
 
 /* A new epoch here, and every lease freed.  Under the cluster's lock. */
 static void
-cluster_step(Place *place, const char *event)
+cluster_step(Place *place, const char *event, const char *quarantine)
 {
 	SqlArgs		args = {0};
 	JournalEntry entry = {.event = event};
@@ -160,10 +202,13 @@ cluster_step(Place *place, const char *event)
 				 errhint("Check the server's clock.")));
 	cluster_here(place);
 	place->epoch = epoch;
-	cluster_write(&cluster_update, place);
+	place->moved_at = GetCurrentTimestamp();
+	cluster_write(place, quarantine);
 	sql_arg_time(&args, GetCurrentTimestamp());
 	(void) sql_write(&cluster_free_leases, &args);
-	entry.detail = psprintf("epoch " INT64_FORMAT ": every lease is freed", epoch);
+	cluster_tell_all();
+	entry.detail = psprintf("epoch " INT64_FORMAT ": every lease is freed%s%s", epoch,
+							quarantine ? "; quarantined: " : "", quarantine ? quarantine : "");
 	journal_add(&entry);
 }
 
@@ -172,59 +217,110 @@ cluster_step(Place *place, const char *event)
  * writing it, go on without: it is the same row, and nothing has moved.
  */
 static void
-cluster_start(void)
+cluster_start(SqlScope *scope)
 {
 	Place		here = {0};
 
 	if (!lock_advisory(EFFECT_LOCK_CLUSTER, 0, ExclusiveLock, false))
 		return;
-	if (cluster_read(&here))
+	if (cluster_read(scope, &here))
 		return;
 	cluster_here(&here);
-	cluster_write(&cluster_insert, &here);
+	here.moved_at = DT_NOBEGIN;	/* it has always been here */
+	cluster_write(&here, NULL);
+}
+
+/* Why a database that finds itself here sends nothing; NULL: it may. */
+static const char *
+cluster_quarantine_reason(const Place *here, const Place *there)
+{
+	if (!cluster_identity_same(here, there))
+		return "restored, cloned, or configured for another site";
+	if (effect_after_failover == FAILOVER_QUARANTINE)
+		return "promoted, recovered or restored: ledger rows may be lost";
+	return NULL;
 }
 
 /*
  * cluster_check
  *		Called by everything that writes, before it takes any other lock: are we
  *		still where the tokens were counted?  After the first time in a session
- *		it costs one comparison.
+ *		it costs one comparison, unless we are quarantined.
  */
 void
 cluster_check(void)
 {
+	static bool listens = false;
 	Oid			relid = sql_relation("cluster");
 	SqlScope	scope;
 	Place		here;
 	Place		there;
 
+	AcceptInvalidationMessages();	/* a quarantine counts from its commit on */
 	if (relid == cluster_known)
 		return;
+	if (!listens)
+		CacheRegisterRelcacheCallback(cluster_forget, (Datum) 0);
+	listens = true;
 	cluster_here(&here);
 	sql_open(&scope);
-	if (!cluster_read(&there))
-		cluster_start();
+	if (!cluster_read(&scope, &there))
+		cluster_start(&scope);
 	else if (!cluster_same(&here, &there))
 	{
 		(void) lock_advisory(EFFECT_LOCK_CLUSTER, 0, ExclusiveLock, true);
-		if (cluster_read(&there) && !cluster_same(&here, &there))
+		if (cluster_read(&scope, &there) && !cluster_same(&here, &there))
 		{
-			cluster_step(&there, "moved");
+			cluster_step(&there, "moved", cluster_quarantine_reason(&here, &there));
 			cluster_flush_commit();
 		}
 	}
-	else if (!there.ours)
+	else if (!there.ours && there.quarantined == 0)
+	{
 		cluster_known = relid;
+		cluster_known_since = there.moved_at;
+	}
 	sql_close(&scope);
+}
+
+/* Is nothing to be claimed or sent from here?  After cluster_check(). */
+bool
+cluster_quarantined(void)
+{
+	SqlScope	scope;
+	Place		there;
+	bool		quarantined;
+
+	if (sql_relation("cluster") == cluster_known)
+		return false;
+	sql_open(&scope);
+	quarantined = cluster_read(&scope, &there) && there.quarantined != 0;
+	sql_close(&scope);
+	return quarantined;
+}
+
+/*
+ * cluster_moved_at
+ *		When this place began to act.  An attempt from before that has no holder
+ *		here, even where it is its own lease.  Inside a scope.
+ */
+TimestampTz
+cluster_moved_at(SqlScope *scope)
+{
+	Place		there;
+
+	if (sql_relation("cluster") == cluster_known)
+		return cluster_known_since;
+	return cluster_read(scope, &there) ? there.moved_at : DT_NOBEGIN;
 }
 
 /* The lowest token a grant may have now.  As the owner, inside a scope. */
 int64
-cluster_first_token(void)
+cluster_first_token(SqlScope *scope)
 {
 	Place		there;
 
-	if (!cluster_read(&there))
+	if (!cluster_read(scope, &there))
 		return 1;
 	return (there.epoch << CLUSTER_EPOCH_BITS) + 1;
 }
@@ -246,12 +342,29 @@ cluster_flush_commit(void)
 }
 
 /*
+ * The row as it is, for a step by hand: under the cluster's lock; a first one
+ * where there is none.
+ */
+static void
+cluster_lock(SqlScope *scope, Place *place)
+{
+	(void) lock_advisory(EFFECT_LOCK_CLUSTER, 0, ExclusiveLock, true);
+	if (cluster_read(scope, place))
+		return;
+	memset(place, 0, sizeof(*place));
+	cluster_here(place);
+	place->moved_at = DT_NOBEGIN;
+	cluster_write(place, NULL);
+}
+
+/*
  * effect.bump_epochs() -> bigint
- *		Operator: the same step by hand, for a copy that was started without a
- *		new timeline (a storage snapshot).  Returns the new epoch.  Waits for
- *		grants and for fenced commits in flight, prepared ones included
- *		(lock_timeout bounds that), so that none of them lands in the new epoch.
- *		25006 in recovery and in a READ ONLY transaction.
+ *		Operator: the step to a new epoch by hand, for a copy that was started
+ *		without a new timeline (a storage snapshot).  Returns the new epoch.
+ *		Waits for grants and for fenced commits in flight, prepared ones
+ *		included (lock_timeout bounds that), so that none of them lands in the
+ *		new epoch.  Errors: 25006, LE011 (quarantined: adopt_cluster takes this
+ *		step).
  */
 Datum
 effect_bump_epochs(PG_FUNCTION_ARGS)
@@ -263,14 +376,64 @@ effect_bump_epochs(PG_FUNCTION_ARGS)
 	(void) lock_advisory(EFFECT_LOCK_EPOCH, 0, ExclusiveLock, true);
 	lease_lock_all();
 	sql_open(&scope);
-	(void) lock_advisory(EFFECT_LOCK_CLUSTER, 0, ExclusiveLock, true);
-	if (!cluster_read(&place))
-	{
-		cluster_here(&place);
-		place.epoch = 0;
-		cluster_write(&cluster_insert, &place);
-	}
-	cluster_step(&place, "epoch_bumped");
+	cluster_lock(&scope, &place);
+	if (place.quarantined != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_EFFECT_QUARANTINED),
+				 errmsg("this database is quarantined since %s", timestamptz_to_str(place.quarantined)),
+				 errhint("SELECT effect.adopt_cluster(): it ends the quarantine and starts a new epoch.")));
+	cluster_step(&place, "epoch_bumped", NULL);
+	cluster_flush_commit();
+	sql_close(&scope);
+	PG_RETURN_INT64(place.epoch);
+}
+
+/*
+ * effect.quarantine(reason) -> void
+ *		Operator: the first line of every clone script, and the button that
+ *		stops everything: once committed nothing is claimed or sent from here.
+ *		Completing, resolving and inside effects go on.  Errors: 22004, 22023,
+ *		25006.
+ */
+Datum
+effect_quarantine(PG_FUNCTION_ARGS)
+{
+	char	   *reason = arg_text(fcinfo, 0, "reason", EFFECT_MAX_REASON);
+	SqlScope	scope;
+	Place		place;
+	JournalEntry entry = {.event = "quarantined", .detail = reason};
+
+	begin_writing("effect.quarantine()");
+	sql_open(&scope);
+	cluster_lock(&scope, &place);
+	cluster_write(&place, reason);
+	journal_add(&entry);
+	cluster_tell_all();
+	cluster_flush_commit();
+	sql_close(&scope);
+	PG_RETURN_VOID();
+}
+
+/*
+ * effect.adopt_cluster() -> bigint
+ *		Operator: this place is the one that acts from now on.  Ends a
+ *		quarantine, starts a new epoch and frees every lease, so that what was
+ *		in flight is unknown.  Returns the epoch.  Errors: 25006.
+ */
+Datum
+effect_adopt_cluster(PG_FUNCTION_ARGS)
+{
+	SqlScope	scope;
+	SqlArgs		none = {0};
+	Place		place;
+
+	begin_writing("effect.adopt_cluster()");
+	(void) lock_advisory(EFFECT_LOCK_EPOCH, 0, ExclusiveLock, true);
+	lease_lock_all();
+	sql_open(&scope);
+	cluster_lock(&scope, &place);
+	cluster_step(&place, "adopted", NULL);
+	(void) sql_write(&cluster_release, &none);
 	cluster_flush_commit();
 	sql_close(&scope);
 	PG_RETURN_INT64(place.epoch);

@@ -33,6 +33,13 @@
 	(pg_proc_aclcheck((funcid), (roleid), ACL_EXECUTE) == ACLCHECK_OK)
 #endif
 
+/* 16 can report a bad name softly */
+#if PG_VERSION_NUM >= 160000
+#define compat_name_list(name) stringToQualifiedNameList((name), NULL)
+#else
+#define compat_name_list(name) stringToQualifiedNameList(name)
+#endif
+
 /* 17 asks the process for its type */
 #if PG_VERSION_NUM >= 170000
 #define compat_in_background_worker() AmBackgroundWorkerProcess()

@@ -17,6 +17,16 @@ void		_PG_init(void);
 
 int			effect_default_timeout = 300000;
 int			effect_default_settle = 60000;
+bool		effect_require_registered_actions = false;
+char	   *effect_site = NULL;
+int			effect_after_failover = FAILOVER_TRUST;
+int			effect_resolve_backoff_max = 3600;
+
+static const struct config_enum_entry after_failover_options[] = {
+	{"trust", FAILOVER_TRUST, false},
+	{"quarantine", FAILOVER_QUARANTINE, false},
+	{NULL, 0, false}
+};
 
 /*
  * Policy is for superusers to set: a worker must not be able to shorten what
@@ -35,5 +45,23 @@ _PG_init(void)
 							"Nobody may find that it did not happen before this has passed.",
 							&effect_default_settle, 60000, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomBoolVariable("effect.require_registered_actions",
+							 "Refuse effects of actions that nobody registered.",
+							 NULL, &effect_require_registered_actions, false,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("effect.site",
+							   "The name of this place, which tells a physical clone from its original.",
+							   "A database that finds itself at another site is quarantined.",
+							   &effect_site, "", PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("effect.after_failover",
+							 "Whether a promotion that may have lost ledger rows is trusted.",
+							 "quarantine: nothing is sent until effect.adopt_cluster().",
+							 &effect_after_failover, FAILOVER_TRUST, after_failover_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("effect.resolve_backoff_max",
+							"The longest wait between two looks for an unknown effect.",
+							"After a look that could not tell: 1, 2, 4 ... minutes, up to this.",
+							&effect_resolve_backoff_max, 3600, 1, 7 * 24 * 3600,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("effect");
 }

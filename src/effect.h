@@ -44,6 +44,7 @@
 #define EFFECT_LOCK_KEY		0x4F03	/* the one caller that may insert a key */
 #define EFFECT_LOCK_CLUSTER	0x4F04	/* the one session that moves the epoch */
 #define EFFECT_LOCK_EPOCH	0x4F05	/* grants in flight (RowShare), a step by hand (Exclusive) */
+#define EFFECT_LOCK_SWEEP	0x4F06	/* the one session that sweeps */
 
 /* Same order as the labels in ledger.c */
 typedef enum EffectState
@@ -64,12 +65,26 @@ typedef enum EffectVerdict
 	VERDICT_CLOSED,
 	VERDICT_BUSY,
 	VERDICT_UNKNOWN,
-	VERDICT_FENCED
+	VERDICT_FENCED,
+	VERDICT_UNAPPROVED,
+	VERDICT_MISMATCH,
+	VERDICT_QUARANTINED
 } EffectVerdict;
 
 /* effect.c: settings, in milliseconds */
 extern int	effect_default_timeout;
 extern int	effect_default_settle;
+extern bool effect_require_registered_actions;
+extern char *effect_site;
+extern int	effect_after_failover;
+extern int	effect_resolve_backoff_max;
+
+/* effect.after_failover */
+typedef enum AfterFailover
+{
+	FAILOVER_TRUST,
+	FAILOVER_QUARANTINE
+} AfterFailover;
 
 /* ---- sql.c: the one door to effect's own tables ---- */
 
@@ -119,10 +134,15 @@ extern void sql_arg_time(SqlArgs *args, TimestampTz value);
 extern void sql_arg_jsonb(SqlArgs *args, Jsonb *value);
 extern void sql_arg_uuid(SqlArgs *args, const pg_uuid_t *value);
 extern bool sql_column(int column, Datum *value);
+extern int64 sql_column_int(int column);
+extern bool sql_column_copy(SqlScope *scope, int column, Datum *value);
 extern char *sql_column_text(SqlScope *scope, int column);
 extern TimestampTz sql_column_time(int column);
 extern Jsonb *sql_column_jsonb(SqlScope *scope, int column);
 extern pg_uuid_t *sql_column_uuid(SqlScope *scope, int column);
+extern char **sql_rows_text(SqlScope *scope, int *n);
+extern pg_uuid_t *sql_rows_uuid(SqlScope *scope, int from, int *n);
+extern ErrorData *sql_try(void (*work) (void *), void *arg);
 extern bool sql_is_ours(const char *relation, TransactionId xmin, ItemPointer tid);
 extern SqlProbe sql_probe_key(const pg_uuid_t *key, bool wait);
 extern bool lock_advisory(uint16 class, uint64 key, LOCKMODE mode, bool wait);
@@ -149,6 +169,7 @@ extern void begin_writing(const char *function);
 extern void canonical_append(StringInfo out, Jsonb *document);
 extern void canonical_append_fields(StringInfo out, Jsonb *inputs, ArrayType *fields);
 extern void key_digest(Jsonb *inputs, char hex[65]);
+extern void key_digest_fields(Jsonb *inputs, ArrayType *fields, char hex[65]);
 extern void key_make(const char *action, int action_len, const char *target, int target_len,
 					 const char *digest, int digest_len, pg_uuid_t *key);
 
@@ -168,7 +189,9 @@ extern void journal_add(const JournalEntry *entry);
 
 /* ---- cluster.c ---- */
 extern void cluster_check(void);
-extern int64 cluster_first_token(void);
+extern bool cluster_quarantined(void);
+extern int64 cluster_first_token(SqlScope *scope);
+extern TimestampTz cluster_moved_at(SqlScope *scope);
 extern void cluster_flush_commit(void);
 
 /* ---- lease.c ---- */
@@ -199,13 +222,45 @@ extern void lease_read_in(SqlScope *scope, const char *job_key, Lease *lease);
 extern TokenStanding lease_standing(const Lease *lease, int64 token);
 extern bool lease_accepts(const char *job_key, int64 token, Lease *lease);
 extern void lease_refused(const char *job_key, int64 token, const char *what);
+extern int	lease_expire(const char *job_key);
 extern TimestampTz lease_end(TimestampTz now, Interval *lease_for);
-extern void lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
+extern int	lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
 							const char *event, const char *reason);
 
 /* ---- fence.c ---- */
 extern void fence_add(const char *job_key, int64 token);
 extern bool fence_taken(const char *job_key);
+
+/* ---- action.c ---- */
+typedef enum UnknownPolicy
+{
+	POLICY_CHECK,
+	POLICY_RESEND,
+	POLICY_DROP
+} UnknownPolicy;
+
+/* How a kind of effect is treated; times in microseconds, 0: not set */
+typedef struct Action
+{
+	const char *name;
+	bool		registered;
+	char	   *registered_by;
+	ArrayType  *key_fields;		/* NULL: all inputs */
+	bool		by_target;		/* identity target */
+	UnknownPolicy on_unknown;
+	char	   *resolver;
+	int64		settle;
+	int64		timeout;
+	int64		dedupes_for;
+	int64		approve_within;
+	int			approvals;
+} Action;
+
+extern void action_get(const char *name, bool to_use, Action *action);
+extern Oid	action_resolver_function(const char *resolver, Oid role);
+extern void action_key(const Action *action, const char *target, Jsonb *inputs,
+					   char digest[65], pg_uuid_t *key);
+extern bool action_may_resend(const Action *action, TimestampTz created_at);
 
 /* ---- ledger.c: one effect as the ledger holds it ---- */
 typedef struct Effect
@@ -224,10 +279,12 @@ typedef struct Effect
 	char	   *reason;
 	char	   *terms_shown;
 	Jsonb	   *inputs;			/* written at insert only, never read back here */
+	char	   *inputs_digest;	/* where the key does not cover them; else NULL */
 	Jsonb	   *response;
 	pg_uuid_t  *nonce;
 	TimestampTz busy_until;		/* 0: bounded by the lease */
 	TimestampTz submitted_at;	/* 0: never */
+	TimestampTz created_at;
 	TimestampTz updated_at;
 	bool		ours;			/* this row version was written by this transaction */
 	/* read beside it: */
@@ -249,6 +306,12 @@ extern const char *ledger_state_label(const Effect *effect);
 extern void ledger_write(Effect *effect);
 extern void ledger_set_unknown(Effect *effect, const char *reason, Jsonb *late_answer);
 extern bool ledger_is_unknown(const Effect *effect);
+extern char *ledger_mismatch(const Effect *effect, Jsonb *inputs, ArrayType *fields);
+extern void ledger_resend(Effect *effect);
+extern void ledger_list_straggler(const Effect *effect);
+extern void ledger_close(Effect *effect, const char *reason, Jsonb *response);
+extern void ledger_journal(const Effect *effect, const char *event, int64 token,
+						   const char *detail, Jsonb *evidence);
 extern void ledger_clear_unknown(const pg_uuid_t *key);
 extern void ledger_missing(const pg_uuid_t *key);
 extern int	ledger_abandon(const char *job_key, int64 token, const char *reason);
@@ -259,10 +322,36 @@ extern void ledger_answer_row(FunctionCallInfo fcinfo, const Effect *effect,
 extern EffectVerdict ledger_done_verdict(const Effect *effect, char **detail);
 
 /* attempt.c */
-extern void attempt_key(const char *action, const char *target, Jsonb *inputs, pg_uuid_t *key);
 extern char *attempt_busy_detail(const Effect *effect, const char *job_key, int64 token);
 extern Jsonb *attempt_inputs(FunctionCallInfo fcinfo, int n);
 extern bool attempt_stands_alone(void);
 extern bool attempt_holds(const Effect *effect, int64 token);
+
+/* ---- resolve.c, resolver.c ---- */
+typedef enum Finding
+{
+	FOUND_HAPPENED,
+	FOUND_ABSENT,
+	FOUND_UNCLEAR
+} Finding;
+
+typedef struct Resolution
+{
+	Finding		finding;
+	int			attempt;		/* 0: not named */
+	Jsonb	   *evidence;
+	Jsonb	   *response;
+} Resolution;
+
+extern Finding resolve_finding(const char *label);
+extern void resolve_write(Effect *effect, const Resolution *found);
+extern void resolver_sweep(int limit, TimestampTz until, int found[3]);
+
+/* ---- retention.c ---- */
+extern bool retention_deletes;
+extern void retention_prune(int *bodies, int *keys);
+
+/* ---- approval.c ---- */
+extern EffectVerdict approval_spend(Effect *effect, const Action *action, char **detail);
 
 #endif							/* EFFECT_H */

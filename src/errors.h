@@ -14,6 +14,10 @@
 #define ERRCODE_EFFECT_NOT_FOUND		MAKE_SQLSTATE('L','E','0','0','3')
 /* the effect's state does not allow this step */
 #define ERRCODE_EFFECT_ILLEGAL_STEP		MAKE_SQLSTATE('L','E','0','0','4')
+/* the terms differ from those that were shown */
+#define ERRCODE_EFFECT_TERMS_DIFFER		MAKE_SQLSTATE('L','E','0','0','5')
+/* the approval is already spent */
+#define ERRCODE_EFFECT_APPROVAL_SPENT	MAKE_SQLSTATE('L','E','0','0','6')
 /* a write to a table that requires a fence, in a transaction without one */
 #define ERRCODE_EFFECT_NO_FENCE			MAKE_SQLSTATE('L','E','0','0','7')
 /* too early to say that it did not happen: the request may be in flight */
@@ -22,6 +26,8 @@
 #define ERRCODE_EFFECT_OTHER_ATTEMPT	MAKE_SQLSTATE('L','E','0','0','9')
 /* the attempt is still in flight under a live holder */
 #define ERRCODE_EFFECT_IN_FLIGHT		MAKE_SQLSTATE('L','E','0','1','0')
+/* quarantined: an operator's call that needs effect.adopt_cluster() first */
+#define ERRCODE_EFFECT_QUARANTINED		MAKE_SQLSTATE('L','E','0','1','1')
 /* a guard on effect's own tables refused the row */
 #define ERRCODE_EFFECT_GUARDED			MAKE_SQLSTATE('L','E','0','1','2')
 

@@ -25,11 +25,20 @@ PG_FUNCTION_INFO_V1(effect_guard_run);
 PG_FUNCTION_INFO_V1(effect_guard_ledger);
 PG_FUNCTION_INFO_V1(effect_guard_unknown);
 PG_FUNCTION_INFO_V1(effect_guard_cluster);
+PG_FUNCTION_INFO_V1(effect_guard_approval);
 
 static SqlPlan guard_effect_state = {
 	"SELECT 1 FROM effect.ledger WHERE effect_key OPERATOR(pg_catalog.=) $1"
 	" AND state OPERATOR(pg_catalog.=) 'unknown'::effect.effect_state",
 	1, {UUIDOID}
+};
+
+static SqlPlan guard_lacks_approval = {
+	"SELECT 1 FROM effect.action AS a WHERE a.action OPERATOR(pg_catalog.=) $1"
+	" AND a.approvals_required OPERATOR(pg_catalog.>) 0 AND a.approvals_required OPERATOR(pg_catalog.>)"
+	" (SELECT pg_catalog.count(*) FROM effect.approval AS p"
+	"   WHERE p.effect_key OPERATOR(pg_catalog.=) $2 AND p.consumed_at IS NOT NULL)",
+	2, {TEXTOID, UUIDOID}
 };
 
 static TriggerData *
@@ -111,6 +120,8 @@ effect_guard_keep(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = guard_data(fcinfo);
 
+	if (retention_deletes && TRIGGER_FIRED_BY_DELETE(data->tg_event))
+		return PointerGetDatum(data->tg_trigtuple);
 	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
 		guard_refuse(data, "its rows are never changed");
 	guard_refuse(data, "its rows are kept");
@@ -171,18 +182,45 @@ guard_step_allowed(const char *before, const char *after)
 	return false;
 }
 
+/* An effect that needs approvals is submitted under approvals that are spent. */
+static void
+guard_approved(TriggerData *data)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	bool		isnull;
+	Datum		action = guard_value(data, data->tg_newtuple, "action", &isnull);
+	Datum		key = guard_value(data, data->tg_newtuple, "effect_key", &isnull);
+	uint64		lacking;
+
+	sql_open(&scope);
+	sql_arg(&args, action, false);
+	sql_arg(&args, key, false);
+	lacking = sql_read(&guard_lacks_approval, &args);
+	sql_close(&scope);
+	if (lacking > 0)
+		guard_refuse(data, "its approvals are not spent");
+}
+
 /* What an effect is never changes; attempts only rise, and so do holders. */
 Datum
 effect_guard_ledger(PG_FUNCTION_ARGS)
 {
-	static const char *const fixed[] = {"effect_key", "action", "target", "inputs", "created_at", NULL};
+	static const char *const fixed[] = {"effect_key", "action", "target", "inputs_digest", "created_at", NULL};
 	TriggerData *data = guard_data(fcinfo);
 	int64		old_attempt = guard_int(data, data->tg_trigtuple, "attempt", INT4OID);
 	int64		new_attempt = guard_int(data, data->tg_newtuple, "attempt", INT4OID);
 	char	   *before = guard_label(data, data->tg_trigtuple, "state");
 	char	   *after = guard_label(data, data->tg_newtuple, "state");
+	bool		pruned;
 
 	guard_unchanged(data, fixed);
+	(void) guard_value(data, data->tg_newtuple, "inputs", &pruned);
+	pruned = pruned && !guard_same(data, "inputs");
+	if (!pruned && !guard_same(data, "inputs"))
+		guard_refuse(data, "inputs never change");
+	if (pruned && strcmp(after, "done") != 0)
+		guard_refuse(data, "the inputs of an effect that has not ended are kept");
 	if (new_attempt < old_attempt)
 		guard_refuse(data, "attempts are only counted up");
 	if (new_attempt == old_attempt &&
@@ -190,6 +228,8 @@ effect_guard_ledger(PG_FUNCTION_ARGS)
 		guard_refuse(data, "another holder makes another attempt");
 	if (new_attempt > old_attempt && strcmp(before, "claimed") != 0)
 		guard_refuse(data, psprintf("no attempt may follow one that is %s", before));
+	if (strcmp(before, "claimed") == 0 && strcmp(after, "submitted") == 0)
+		guard_approved(data);
 	if (!guard_step_allowed(before, after))
 		guard_refuse(data, psprintf("an effect that is %s does not become %s", before, after));
 	return PointerGetDatum(data->tg_newtuple);
@@ -212,6 +252,8 @@ effect_guard_unknown(PG_FUNCTION_ARGS)
 		guard_unchanged(data, fixed);
 		return PointerGetDatum(data->tg_newtuple);
 	}
+	if (retention_deletes)
+		return PointerGetDatum(data->tg_trigtuple);
 	sql_open(&scope);
 	sql_arg(&args, key, isnull);
 	unknown = sql_read(&guard_effect_state, &args);
@@ -230,5 +272,22 @@ effect_guard_cluster(PG_FUNCTION_ARGS)
 	if (guard_int(data, data->tg_newtuple, "epoch", INT8OID) <
 		guard_int(data, data->tg_trigtuple, "epoch", INT8OID))
 		guard_refuse(data, "the epoch never goes down");
+	return PointerGetDatum(data->tg_newtuple);
+}
+
+/* Spent is final, and whose it is never changes. */
+Datum
+effect_guard_approval(PG_FUNCTION_ARGS)
+{
+	static const char *const fixed[] = {"effect_key", "approver", NULL};
+	static const char *const spent[] = {"consumed_at", "consumed_attempt", "revoked_at", "terms",
+		"expires_at", "approved_at", "role_name", "revoked_by", NULL};
+	TriggerData *data = guard_data(fcinfo);
+	bool		unspent;
+
+	guard_unchanged(data, fixed);
+	(void) guard_value(data, data->tg_trigtuple, "consumed_at", &unspent);
+	if (!unspent)
+		guard_unchanged(data, spent);
 	return PointerGetDatum(data->tg_newtuple);
 }

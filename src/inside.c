@@ -65,6 +65,21 @@ inside_insert(Effect *effect)
 	return false;
 }
 
+/*
+ * Its key and, where the key does not cover the inputs, their digest: a repeat
+ * with other inputs is a mismatch.
+ */
+static void
+inside_key(Effect *effect)
+{
+	Action		action;
+	char	   *digest = palloc(65);
+
+	action_get(effect->action, true, &action);
+	action_key(&action, effect->target, effect->inputs, digest, &effect->key);
+	effect->inputs_digest = action.by_target ? digest : NULL;
+}
+
 static void
 inside_args(FunctionCallInfo fcinfo, Effect *effect)
 {
@@ -72,7 +87,7 @@ inside_args(FunctionCallInfo fcinfo, Effect *effect)
 	effect->action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
 	effect->target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
 	effect->inputs = attempt_inputs(fcinfo, 2);
-	attempt_key(effect->action, effect->target, effect->inputs, &effect->key);
+	inside_key(effect);
 }
 
 /* What is told of a key that has a row, though this call did not insert it. */
@@ -80,9 +95,19 @@ static EffectVerdict
 inside_found(Effect *effect, char **detail)
 {
 	pg_uuid_t	key = effect->key;
+	char	   *digest = effect->inputs_digest;
+	Jsonb	   *inputs = effect->inputs;
 
 	if (!ledger_read(&key, LOCK_NONE, effect))
 		ledger_missing(&key);
+	if (digest != NULL && effect->inputs_digest != NULL && strcmp(digest, effect->inputs_digest) != 0)
+	{
+		Action		action;
+
+		action_get(effect->action, false, &action);
+		*detail = ledger_mismatch(effect, inputs, action.key_fields);
+		return VERDICT_MISMATCH;
+	}
 	if (effect->state == STATE_DONE)
 		return ledger_done_verdict(effect, detail);
 	*detail = "its key belongs to an effect outside of this database, begun with claim_effect or begin_effect";
@@ -114,11 +139,19 @@ effect_apply_effect(PG_FUNCTION_ARGS)
 static bool
 inside_once(Effect *effect)
 {
+	EffectVerdict verdict;
 	char	   *detail;
 
 	if (inside_insert(effect))
 		return true;
-	if (inside_found(effect, &detail) == VERDICT_DONE || effect->state == STATE_DONE)
+	verdict = inside_found(effect, &detail);
+	if (verdict == VERDICT_MISMATCH)
+		ereport(ERROR,
+				(errcode(ERRCODE_EFFECT_ILLEGAL_STEP),
+				 errmsg("\"%s\" of \"%s\" was recorded with other inputs", effect->action, effect->target),
+				 errdetail("%s.", detail),
+				 errhint("Call effect.apply_effect() where a mismatch is an answer.")));
+	if (effect->state == STATE_DONE)
 		return false;
 	ereport(ERROR,
 			(errcode(ERRCODE_EFFECT_ILLEGAL_STEP),
@@ -201,7 +234,7 @@ effect_once_array(PG_FUNCTION_ARGS)
 		all[i].effect.action = action;
 		all[i].effect.target = targets[i];
 		all[i].effect.inputs = inputs;
-		attempt_key(action, targets[i], inputs, &all[i].effect.key);
+		inside_key(&all[i].effect);
 	}
 	begin_writing("effect.once()");
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

@@ -80,6 +80,17 @@ key_digest(Jsonb *inputs, char hex[65])
 	key_hex(&message, hex);
 }
 
+/* The same over the named top-level members only. */
+void
+key_digest_fields(Jsonb *inputs, ArrayType *fields, char hex[65])
+{
+	StringInfoData message;
+
+	key_start(&message);
+	canonical_append_fields(&message, inputs, fields);
+	key_hex(&message, hex);
+}
+
 /*
  * One part of a key, in UTF-8: \ becomes \\ and | becomes \|, so that no part
  * can shift the boundary to the next.
@@ -160,7 +171,6 @@ Datum
 effect_input_digest_fields(PG_FUNCTION_ARGS)
 {
 	Jsonb	   *inputs = key_inputs(fcinfo, 0);
-	StringInfoData message;
 	char		hex[65];
 
 	if (PG_ARGISNULL(1))
@@ -168,9 +178,7 @@ effect_input_digest_fields(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("fields must not be NULL"),
 				 errhint("Without fields, input_digest(inputs) covers the whole document.")));
-	key_start(&message);
-	canonical_append_fields(&message, inputs, PG_GETARG_ARRAYTYPE_P(1));
-	key_hex(&message, hex);
+	key_digest_fields(inputs, PG_GETARG_ARRAYTYPE_P(1), hex);
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(hex, 64));
 }
 

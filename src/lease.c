@@ -103,11 +103,8 @@ lease_lock_all(void)
 	int			n;
 
 	sql_open(&scope);
-	n = (int) sql_read(&lease_held, &none);
-	jobs = MemoryContextAlloc(scope.caller, (n + 1) * sizeof(char *));
-	for (int i = 0; i < n; i++)
-		jobs[i] = MemoryContextStrdup(scope.caller,
-									  SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
+	(void) sql_read(&lease_held, &none);
+	jobs = sql_rows_text(&scope, &n);
 	sql_close(&scope);
 	for (int i = 0; i < n; i++)
 		(void) lease_lock(jobs[i], ExclusiveLock, true);
@@ -253,9 +250,9 @@ lease_close_run(const char *job_key, int64 token, const char *outcome, Jsonb *de
 
 /*
  * Take a run's lease away: its end, and its submitted effects, which are
- * unknown from now on, are written in the same transaction.
+ * unknown from now on, are written in the same transaction.  How many.
  */
-void
+int
 lease_take_away(const char *job_key, const Lease *lease, const char *outcome, const char *event,
 				const char *reason)
 {
@@ -267,6 +264,36 @@ lease_take_away(const char *job_key, const Lease *lease, const char *outcome, co
 	entry.detail = psprintf("held by %s until %s; %d effect(s) turned unknown; %s", lease->owner,
 							timestamptz_to_str(lease->until), effects, reason);
 	journal_add(&entry);
+	return effects;
+}
+
+/*
+ * lease_expire
+ *		End a run whose lease has expired, exactly as a thief would, except that
+ *		nobody takes it: the lock by try, the clock read again.  How many of its
+ *		effects turned unknown; -1: it is busy, was renewed, or is free already.
+ */
+int
+lease_expire(const char *job_key)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	Lease		lease;
+	int			effects = -1;
+
+	if (!lease_lock(job_key, ExclusiveLock, false))
+		return -1;
+	sql_open(&scope);
+	lease_read_in(&scope, job_key, &lease);
+	if (lease.owner != NULL && lease.until <= GetCurrentTimestamp())
+	{
+		sql_arg_text(&args, job_key);
+		(void) sql_write(&lease_free, &args);
+		effects = lease_take_away(job_key, &lease, "abandoned", "expired", "ended by sweep");
+		cluster_flush_commit();
+	}
+	sql_close(&scope);
+	return effects;
 }
 
 /*
@@ -411,7 +438,7 @@ effect_revoke_lease(PG_FUNCTION_ARGS)
 	{
 		sql_arg_text(&args, job_key);
 		(void) sql_write(&lease_free, &args);
-		lease_take_away(job_key, &lease, "revoked", "revoked", reason);
+		(void) lease_take_away(job_key, &lease, "revoked", "revoked", reason);
 		cluster_flush_commit();
 	}
 	sql_close(&scope);

@@ -28,13 +28,14 @@
 static const char *const ledger_states[] = {"claimed", "submitted", "unknown", "done"};
 
 static const char *const ledger_verdicts[] = {
-	"reserved", "go", "go_after_commit", "apply", "done", "closed", "busy", "unknown", "fenced"
+	"reserved", "go", "go_after_commit", "apply", "done", "closed", "busy", "unknown", "fenced",
+	"unapproved", "mismatch", "quarantined"
 };
 
 #define LEDGER_SELECT \
 	"SELECT action, target, job_key, run_id, fencing_token, highest_token, attempt," \
 	" state::pg_catalog.text, held, ending, reason, terms_shown, response, nonce, busy_until," \
-	" submitted_at, updated_at, xmin, ctid FROM effect.ledger" \
+	" submitted_at, updated_at, created_at, inputs_digest, xmin, ctid FROM effect.ledger" \
 	" WHERE effect_key OPERATOR(pg_catalog.=) $1"
 
 static SqlPlan ledger_select = {LEDGER_SELECT, 1, {UUIDOID}};
@@ -44,12 +45,12 @@ static SqlPlan ledger_lock_skip = {LEDGER_SELECT " FOR UPDATE SKIP LOCKED", 1, {
 static SqlPlan ledger_insert_row = {
 	"INSERT INTO effect.ledger (effect_key, job_key, run_id, fencing_token, highest_token, attempt,"
 	" state, held, ending, reason, terms_shown, response, nonce, busy_until, submitted_at,"
-	" updated_at, created_at, action, target, inputs)"
+	" updated_at, created_at, action, target, inputs, inputs_digest)"
 	" VALUES ($1, $2, $3, $4, $5, $6, $7::effect.effect_state, $8, $9, $10, $11, $12, $13, $14,"
-	" $15, $16, $16, $17, $18, $19) ON CONFLICT DO NOTHING",
-	19, {UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
+	" $15, $16, $16, $17, $18, $19, $20) ON CONFLICT DO NOTHING",
+	20, {UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
 		TEXTOID, JSONBOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTOID,
-	TEXTOID, JSONBOID}
+	TEXTOID, JSONBOID, TEXTOID}
 };
 
 /* Columns that do not change keep their value, so that this stays HOT. */
@@ -60,6 +61,26 @@ static SqlPlan ledger_update_row = {
 	" updated_at = $16 WHERE effect_key OPERATOR(pg_catalog.=) $1",
 	16, {UUIDOID, TEXTOID, TEXTOID, INT8OID, INT8OID, INT4OID, TEXTOID, BOOLOID, TEXTOID, TEXTOID,
 	TEXTOID, JSONBOID, UUIDOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan ledger_inputs = {
+	"SELECT inputs FROM effect.ledger WHERE effect_key OPERATOR(pg_catalog.=) $1",
+	1, {UUIDOID}
+};
+
+/* $3 NULL: every top-level member of either document counts. */
+static SqlPlan ledger_differences = {
+	"SELECT pg_catalog.string_agg(k, ', ' ORDER BY k) FROM"
+	" (SELECT pg_catalog.jsonb_object_keys($1) UNION SELECT pg_catalog.jsonb_object_keys($2)) AS m(k)"
+	" WHERE ($3 IS NULL OR k OPERATOR(pg_catalog.=) ANY ($3))"
+	" AND COALESCE(($1 OPERATOR(pg_catalog.->) k) OPERATOR(pg_catalog.<>)"
+	" ($2 OPERATOR(pg_catalog.->) k), true)",
+	3, {JSONBOID, JSONBOID, TEXTARRAYOID}
+};
+
+static SqlPlan straggler_insert = {
+	"INSERT INTO effect.straggler (effect_key) VALUES ($1) ON CONFLICT DO NOTHING",
+	1, {UUIDOID}
 };
 
 static SqlPlan unknown_upsert = {
@@ -102,17 +123,6 @@ ledger_state(const char *label)
 	pg_unreachable();
 }
 
-static int64
-ledger_column_int(int column)
-{
-	Datum		value;
-
-	if (!sql_column(column, &value))
-		return 0;
-	return SPI_gettypeid(SPI_tuptable->tupdesc, column) == INT4OID
-		? DatumGetInt32(value) : DatumGetInt64(value);
-}
-
 /* The row of the last result, in the order of LEDGER_SELECT. */
 static void
 ledger_from_columns(SqlScope *scope, Effect *effect)
@@ -124,9 +134,9 @@ ledger_from_columns(SqlScope *scope, Effect *effect)
 	effect->target = sql_column_text(scope, 2);
 	effect->job_key = sql_column_text(scope, 3);
 	effect->run_id = sql_column_text(scope, 4);
-	effect->token = ledger_column_int(5);
-	effect->highest_token = ledger_column_int(6);
-	effect->attempt = (int) ledger_column_int(7);
+	effect->token = sql_column_int(5);
+	effect->highest_token = sql_column_int(6);
+	effect->attempt = (int) sql_column_int(7);
 	effect->state = ledger_state(sql_column_text(scope, 8));
 	sql_column(9, &value);
 	effect->held = DatumGetBool(value);
@@ -138,8 +148,10 @@ ledger_from_columns(SqlScope *scope, Effect *effect)
 	effect->busy_until = sql_column_time(15);
 	effect->submitted_at = sql_column_time(16);
 	effect->updated_at = sql_column_time(17);
-	sql_column(18, &value);
-	sql_column(19, &tid);
+	effect->created_at = sql_column_time(18);
+	effect->inputs_digest = sql_column_text(scope, 19);
+	sql_column(20, &value);
+	sql_column(21, &tid);
 	effect->ours = sql_is_ours("ledger", DatumGetTransactionId(value),
 							   (ItemPointer) DatumGetPointer(tid));
 }
@@ -154,7 +166,8 @@ ledger_find_holder(SqlScope *scope, Effect *effect)
 		return;
 	if (effect->job_key == NULL)
 	{
-		effect->alive = effect->busy_until > GetCurrentTimestamp();
+		effect->alive = effect->busy_until > GetCurrentTimestamp() &&
+			effect->updated_at >= cluster_moved_at(scope);
 		effect->holder_until = effect->busy_until;
 		return;
 	}
@@ -264,12 +277,32 @@ ledger_insert(Effect *effect)
 		sql_arg_text(&args, effect->action);
 		sql_arg_text(&args, effect->target);
 		sql_arg_jsonb(&args, effect->inputs);
+		sql_arg_text(&args, effect->inputs_digest);
 		if (sql_write(&ledger_insert_row, &args) == 0)
 			found = PROBE_PRESENT;
 		sql_close(&scope);
 	}
 	unlock_advisory(EFFECT_LOCK_KEY, hash, ExclusiveLock);
 	return found;
+}
+
+/*
+ * ledger_list_straggler
+ *		An effect is submitted long after it was created: sweep, which looks
+ *		from a mark on, may have passed it.  List it.
+ */
+void
+ledger_list_straggler(const Effect *effect)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+
+	if (effect->created_at == 0 || effect->submitted_at - effect->created_at < USECS_PER_MINUTE)
+		return;
+	sql_open(&scope);
+	sql_arg_uuid(&args, &effect->key);
+	(void) sql_write(&straggler_insert, &args);
+	sql_close(&scope);
 }
 
 /* Write an effect back.  The caller has its row locked. */
@@ -284,6 +317,37 @@ ledger_write(Effect *effect)
 	ledger_args(&args, effect);
 	(void) sql_write(&ledger_update_row, &args);
 	sql_close(&scope);
+}
+
+/* A journal entry about one effect. */
+void
+ledger_journal(const Effect *effect, const char *event, int64 token, const char *detail, Jsonb *evidence)
+{
+	SqlScope	scope;
+	JournalEntry entry = {.event = event, .job_key = effect->job_key, .token = token,
+	.key = &effect->key, .attempt = effect->attempt, .detail = detail, .evidence = evidence};
+
+	sql_open(&scope);
+	journal_add(&entry);
+	sql_close(&scope);
+}
+
+/*
+ * ledger_close
+ *		End a claimed effect without doing it.  The caller has its row locked.
+ *		Flushed: a close that a crash undoes would let it be sent.
+ */
+void
+ledger_close(Effect *effect, const char *reason, Jsonb *response)
+{
+	effect->state = STATE_DONE;
+	effect->ending = "closed";
+	effect->reason = pstrdup(reason);
+	effect->response = response;
+	effect->held = false;
+	ledger_write(effect);
+	ledger_journal(effect, "closed", effect->token, reason, response);
+	cluster_flush_commit();
 }
 
 /*
@@ -359,6 +423,51 @@ ledger_missing(const pg_uuid_t *key)
 	pg_unreachable();
 }
 
+/*
+ * ledger_mismatch
+ *		Which of the consequential inputs differ from those recorded?
+ */
+char *
+ledger_mismatch(const Effect *effect, Jsonb *inputs, ArrayType *fields)
+{
+	SqlScope	scope;
+	SqlArgs		key = {0};
+	SqlArgs		args = {0};
+	Jsonb	   *recorded;
+	char	   *names = NULL;
+
+	sql_open(&scope);
+	sql_arg_uuid(&key, &effect->key);
+	recorded = sql_read(&ledger_inputs, &key) > 0 ? sql_column_jsonb(&scope, 1) : NULL;
+	if (recorded != NULL)
+	{
+		sql_arg_jsonb(&args, recorded);
+		sql_arg_jsonb(&args, inputs);
+		sql_arg(&args, PointerGetDatum(fields), fields == NULL);
+		(void) sql_read(&ledger_differences, &args);
+		names = sql_column_text(&scope, 1);
+	}
+	sql_close(&scope);
+	if (names == NULL)
+		return "the inputs differ from those recorded, which are no longer kept";
+	return psprintf("other inputs than recorded: %s", names);
+}
+
+/*
+ * ledger_resend
+ *		Its action lets an unknown effect be sent again without a look: back to
+ *		claimed, held by nobody, for the attempt that follows at once.
+ */
+void
+ledger_resend(Effect *effect)
+{
+	effect->state = STATE_CLAIMED;
+	effect->held = false;
+	ledger_write(effect);
+	ledger_clear_unknown(&effect->key);
+	ledger_journal(effect, "resent", effect->token, "unknown, and its action lets it be sent again", NULL);
+}
+
 /* What a caller is told of an effect that has ended, and why. */
 EffectVerdict
 ledger_done_verdict(const Effect *effect, char **detail)
@@ -382,7 +491,8 @@ ledger_columns(TupleDesc desc, const Effect *effect, EffectVerdict verdict, cons
 {
 	bool		yours = verdict == VERDICT_BUSY && detail != NULL && strncmp(detail, "yours", 5) == 0;
 	bool		theirs = !yours && (verdict == VERDICT_BUSY || verdict == VERDICT_UNKNOWN ||
-									verdict == VERDICT_FENCED);
+									verdict == VERDICT_FENCED || verdict == VERDICT_MISMATCH ||
+									verdict == VERDICT_QUARANTINED);
 	bool		ended = verdict == VERDICT_DONE || verdict == VERDICT_CLOSED;
 
 	values[0] = enum_datum(TupleDescAttr(desc, 0)->atttypid, ledger_verdicts[verdict]);

@@ -46,18 +46,6 @@ outcome_illegal(const Effect *effect, const char *step, const char *hint)
 			 errhint("%s", hint)));
 }
 
-static void
-outcome_journal(const Effect *effect, const char *event, int64 token, const char *detail, Jsonb *evidence)
-{
-	SqlScope	scope;
-	JournalEntry entry = {.event = event, .job_key = effect->job_key, .token = token,
-	.key = &effect->key, .attempt = effect->attempt, .detail = detail, .evidence = evidence};
-
-	sql_open(&scope);
-	journal_add(&entry);
-	sql_close(&scope);
-}
-
 /* Is this caller the holder, as far as anyone can tell now? */
 static bool
 outcome_is_holder(const Effect *effect, int64 token)
@@ -84,7 +72,7 @@ outcome_keep_late(Effect *effect, int64 token, const char *event, Jsonb *evidenc
 	if (effect->job_key != NULL && own)
 		lease_refused(effect->job_key, token, event);
 	*detail = psprintf("token " INT64_FORMAT " is superseded; what you say is kept as evidence", token);
-	outcome_journal(effect, event, token, *detail, evidence);
+	ledger_journal(effect, event, token, *detail, evidence);
 	return VERDICT_FENCED;
 }
 
@@ -106,7 +94,7 @@ outcome_complete_done(Effect *effect, int64 token, Jsonb *response, char **detai
 
 		if (verdict != VERDICT_CLOSED)
 			*detail = unconstify(char *, what);
-		outcome_journal(effect, "late_answer", token, what, response);
+		ledger_journal(effect, "late_answer", token, what, response);
 	}
 	else if (strcmp(effect->ending, "applied") == 0 && effect->ours && response != NULL)
 	{
@@ -114,7 +102,7 @@ outcome_complete_done(Effect *effect, int64 token, Jsonb *response, char **detai
 		ledger_write(effect);
 	}
 	else if (strcmp(effect->ending, "completed") != 0 && response != NULL)
-		outcome_journal(effect, "late_answer", token, "its attempt had already ended", response);
+		ledger_journal(effect, "late_answer", token, "its attempt had already ended", response);
 	return verdict;
 }
 
@@ -127,7 +115,7 @@ outcome_warn_same_transaction(const Effect *effect)
 			 errmsg("effect completed in the transaction that submitted it"),
 			 errdetail("A crash after the far side acted and before COMMIT leaves no record of it."),
 			 errhint("COMMIT after begin_effect says go_after_commit, then act, then complete.")));
-	outcome_journal(effect, "same_transaction", effect->token,
+	ledger_journal(effect, "same_transaction", effect->token,
 					"completed in the transaction that submitted it", NULL);
 }
 
@@ -314,7 +302,7 @@ effect_retract_effect(PG_FUNCTION_ARGS)
 		effect.held = false;
 		effect.nonce = NULL;
 		ledger_write(&effect);
-		outcome_journal(&effect, "retracted", token, NULL, evidence);
+		ledger_journal(&effect, "retracted", token, NULL, evidence);
 		if (effect.job_key != NULL)
 			fence_add(effect.job_key, token);
 	}
@@ -394,16 +382,7 @@ effect_close_effect(PG_FUNCTION_ARGS)
 	if (effect.state == STATE_SUBMITTED || effect.state == STATE_UNKNOWN)
 		outcome_illegal(&effect, "close", "It may have happened: let its holder answer, or resolve it.");
 	if (effect.state == STATE_CLAIMED)
-	{
-		effect.state = STATE_DONE;
-		effect.ending = "closed";
-		effect.reason = reason;
-		effect.response = response;
-		effect.held = false;
-		ledger_write(&effect);
-		outcome_journal(&effect, "closed", effect.token, reason, response);
-		cluster_flush_commit();
-	}
+		ledger_close(&effect, reason, response);
 	verdict = ledger_done_verdict(&effect, &detail);
 	return ledger_answer(fcinfo, &effect, verdict, detail);
 }
@@ -435,7 +414,7 @@ effect_reopen_effect(PG_FUNCTION_ARGS)
 	effect.ending = effect.reason = NULL;
 	effect.response = NULL;
 	cluster_flush_commit();
-	outcome_journal(&effect, "reopened", effect.token, reason, recorded);
+	ledger_journal(&effect, "reopened", effect.token, reason, recorded);
 	ledger_set_unknown(&effect, reason, NULL);
 	return ledger_answer(fcinfo, &effect, VERDICT_UNKNOWN, reason);
 }

@@ -17,35 +17,17 @@
 
 PG_FUNCTION_INFO_V1(effect_resolve_unknown);
 
-/* The wait after the n-th check that could not tell: 1, 2, 4 … 60 minutes */
-#define RESOLVE_MAX_MINUTES	60
-
-typedef enum Finding
-{
-	FOUND_HAPPENED,
-	FOUND_ABSENT,
-	FOUND_UNCLEAR
-} Finding;
-
-typedef struct Resolution
-{
-	Finding		finding;
-	int			attempt;		/* 0: not named */
-	Jsonb	   *evidence;
-	Jsonb	   *response;
-} Resolution;
-
 static const char *const findings[] = {"happened", "did_not_happen", "cannot_tell"};
 
 static SqlPlan unknown_checked = {
 	"UPDATE effect.unknown SET checks = checks OPERATOR(pg_catalog.+) 1,"
-	" next_check = $2 OPERATOR(pg_catalog.+) pg_catalog.make_interval(mins =>"
-	"   LEAST($3, (2 OPERATOR(pg_catalog.^) LEAST(checks, 10))::pg_catalog.int4))"
-	" WHERE effect_key OPERATOR(pg_catalog.=) $1",
-	3, {UUIDOID, TIMESTAMPTZOID, INT4OID}
+	" next_check = $2 OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs =>"
+	"   LEAST($3, (60 OPERATOR(pg_catalog.*) (2 OPERATOR(pg_catalog.^) LEAST(checks, 20))))),"
+	" checked_by = NULL WHERE effect_key OPERATOR(pg_catalog.=) $1",
+	3, {UUIDOID, TIMESTAMPTZOID, FLOAT8OID}
 };
 
-static Finding
+Finding
 resolve_finding(const char *label)
 {
 	for (int i = 0; i < lengthof(findings); i++)
@@ -110,8 +92,11 @@ resolve_check_over(const Effect *effect)
 static void
 resolve_check_settled(const Effect *effect)
 {
-	TimestampTz settled = effect->submitted_at + (int64) effect_default_settle * INT64CONST(1000);
+	Action		action;
+	TimestampTz settled;
 
+	action_get(effect->action, false, &action);
+	settled = effect->submitted_at + action.settle;
 	if (GetCurrentTimestamp() >= settled)
 		return;
 	ereport(ERROR,
@@ -123,7 +108,10 @@ resolve_check_settled(const Effect *effect)
 			 errhint("Look at the far side again after that.")));
 }
 
-/* Nobody can tell yet: count the check, and put the next one off. */
+/*
+ * Nobody can tell yet: count the check, and put the next one off by 1, 2, 4 ...
+ * minutes, up to effect.resolve_backoff_max.
+ */
 static void
 resolve_postpone(Effect *effect)
 {
@@ -134,13 +122,13 @@ resolve_postpone(Effect *effect)
 	sql_open(&scope);
 	sql_arg_uuid(&args, &effect->key);
 	sql_arg_time(&args, GetCurrentTimestamp());
-	sql_arg(&args, Int32GetDatum(RESOLVE_MAX_MINUTES), false);
+	sql_arg(&args, Float8GetDatum(effect_resolve_backoff_max), false);
 	(void) sql_write(&unknown_checked, &args);
 	sql_close(&scope);
 }
 
 /* Write the finding down.  The row is locked, the finding has been checked. */
-static void
+void
 resolve_write(Effect *effect, const Resolution *found)
 {
 	SqlScope	scope;

@@ -24,6 +24,7 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
 #include "executor/tuptable.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
@@ -223,7 +224,36 @@ sql_column(int column, Datum *value)
 	return !isnull;
 }
 
+/* An int4 or int8 column; 0 for NULL. */
+int64
+sql_column_int(int column)
+{
+	Datum		value;
+
+	if (!sql_column(column, &value))
+		return 0;
+	return SPI_gettypeid(SPI_tuptable->tupdesc, column) == INT4OID
+		? DatumGetInt32(value) : DatumGetInt64(value);
+}
+
 /* Copies into the caller's context, so that they outlive SPI_finish(). */
+bool
+sql_column_copy(SqlScope *scope, int column, Datum *value)
+{
+	Form_pg_attribute att = TupleDescAttr(SPI_tuptable->tupdesc, column - 1);
+	MemoryContext old;
+
+	if (!sql_column(column, value))
+		return false;
+	old = MemoryContextSwitchTo(scope->caller);
+	if (att->attlen == -1)
+		*value = PointerGetDatum(PG_DETOAST_DATUM_COPY(*value));
+	else
+		*value = datumCopy(*value, att->attbyval, att->attlen);
+	MemoryContextSwitchTo(old);
+	return true;
+}
+
 char *
 sql_column_text(SqlScope *scope, int column)
 {
@@ -273,6 +303,69 @@ sql_column_uuid(SqlScope *scope, int column)
 	uuid = MemoryContextAlloc(scope->caller, sizeof(pg_uuid_t));
 	*uuid = *DatumGetUUIDP(value);
 	return uuid;
+}
+
+/* The first column of every row of the last result, in the caller's memory. */
+char **
+sql_rows_text(SqlScope *scope, int *n)
+{
+	char	  **texts = MemoryContextAlloc(scope->caller, (SPI_processed + 1) * sizeof(char *));
+
+	for (*n = 0; *n < SPI_processed; (*n)++)
+		texts[*n] = MemoryContextStrdup(scope->caller, SPI_getvalue(SPI_tuptable->vals[*n],
+																	SPI_tuptable->tupdesc, 1));
+	return texts;
+}
+
+/* The same for uuids, from a row on; a NULL is left out. */
+pg_uuid_t *
+sql_rows_uuid(SqlScope *scope, int from, int *n)
+{
+	pg_uuid_t  *uuids = MemoryContextAlloc(scope->caller, (SPI_processed + 1) * sizeof(pg_uuid_t));
+
+	*n = 0;
+	for (uint64 row = from; row < SPI_processed; row++)
+	{
+		bool		isnull;
+		Datum		value = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1, &isnull);
+
+		if (!isnull)
+			uuids[(*n)++] = *DatumGetUUIDP(value);
+	}
+	return uuids;
+}
+
+/*
+ * sql_try
+ *		Do something in a subtransaction.  NULL: done; else what it raised, when
+ *		all it did is undone.  Never inside a scope: SPI's connection would go
+ *		with the subtransaction.
+ */
+ErrorData *
+sql_try(void (*work) (void *), void *arg)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *volatile error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		work(arg);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return error;
 }
 
 /*

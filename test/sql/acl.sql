@@ -7,18 +7,19 @@
 -- acl: nothing is granted to PUBLIC; each grant gives exactly its set
 -- (doc/reference.md).
 SET client_min_messages = warning;
-DROP ROLE IF EXISTS effect_acl_nobody, effect_acl_schema, effect_acl_worker, effect_acl_operator, effect_acl_monitor, effect_acl_both, "effect acl ""odd"" Role";
+DROP ROLE IF EXISTS effect_acl_nobody, effect_acl_schema, effect_acl_worker, effect_acl_operator, effect_acl_monitor, effect_acl_approver, effect_acl_both, "effect acl ""odd"" Role";
 CREATE ROLE effect_acl_nobody;
 CREATE ROLE effect_acl_schema;
 CREATE ROLE effect_acl_worker;
 CREATE ROLE effect_acl_operator;
 CREATE ROLE effect_acl_monitor;
+CREATE ROLE effect_acl_approver;
 CREATE ROLE effect_acl_both;
 CREATE ROLE "effect acl ""odd"" Role";
 DROP SCHEMA IF EXISTS acl_test CASCADE;
 CREATE SCHEMA acl_test;
 
-SELECT plan(93);
+SELECT plan(126);
 
 CREATE TEMP VIEW call AS
 	SELECT oid, oid::regprocedure::text AS name FROM pg_proc WHERE pronamespace = 'effect'::regnamespace;
@@ -49,12 +50,14 @@ RESET ROLE;
 SELECT lives_ok($$SELECT effect.grant_worker('effect_acl_worker')$$, 'grant_worker');
 SELECT lives_ok($$SELECT effect.grant_operator('effect_acl_operator')$$, 'grant_operator');
 SELECT lives_ok($$SELECT effect.grant_monitor('effect_acl_monitor')$$, 'grant_monitor');
+SELECT lives_ok($$SELECT effect.grant_approver('effect_acl_approver')$$, 'grant_approver');
 SELECT lives_ok($$SELECT effect.grant_worker('effect_acl_worker')$$, 'granting again is harmless');
 SELECT lives_ok($$SELECT effect.grant_worker('effect acl "odd" Role')$$, 'a role of any spelling');
 SELECT ok(has_function_privilege('effect acl "odd" Role', 'effect.claim_lease(text,text,interval,text,uuid)', 'EXECUTE'), 'is granted to');
 SELECT throws_ok($$SELECT effect.grant_worker('effect_acl_unknown')$$, '42704', NULL, 'grant_worker to a role that is not there');
 SELECT throws_ok($$SELECT effect.grant_operator('effect_acl_unknown')$$, '42704', NULL, 'grant_operator');
 SELECT throws_ok($$SELECT effect.grant_monitor('effect_acl_unknown')$$, '42704', NULL, 'grant_monitor');
+SELECT throws_ok($$SELECT effect.grant_approver('effect_acl_unknown')$$, '42704', NULL, 'grant_approver');
 SELECT throws_ok($$SELECT effect.grant_worker('public')$$, '42704', NULL, 'PUBLIC is no role');
 SELECT throws_ok($$SELECT effect.grant_worker('effect_acl_worker, effect_acl_nobody')$$, '42704', NULL, 'nor are two');
 SELECT throws_ok($$SELECT effect.grant_worker(NULL)$$, '22004', NULL, 'nor is NULL');
@@ -63,7 +66,7 @@ SELECT is_empty($$SELECT pg_temp.calls('effect_acl_nobody')$$, 'nobody else got 
 -- What each may call, both ways
 CREATE TEMP TABLE may (role text, call text);
 INSERT INTO may
-SELECT r, c FROM unnest('{effect_acl_worker,effect_acl_operator,effect_acl_monitor}'::text[]) AS r,
+SELECT r, c FROM unnest('{effect_acl_worker,effect_acl_operator,effect_acl_monitor,effect_acl_approver}'::text[]) AS r,
 	unnest(ARRAY['effect.canonical_json(jsonb)', 'effect.input_digest(jsonb)', 'effect.input_digest(jsonb,text[])', 'effect.effect_key(text,text,text)',
 				 'effect.facts("any")', 'effect.fence_gaps()']) AS c
 UNION ALL
@@ -76,22 +79,30 @@ SELECT 'effect_acl_worker', unnest(ARRAY[
 	'effect.begin_effects(text,text[],jsonb[],text,bigint,text)', 'effect.submit_effect(uuid,bigint,uuid)',
 	'effect.complete_effect(uuid,bigint,jsonb)', 'effect.complete_effects(uuid[],bigint,jsonb[])', 'effect.retract_effect(uuid,bigint,jsonb)',
 	'effect.mark_unknown(uuid,bigint,text)', 'effect.close_effect(uuid,text,jsonb)', 'effect.explain_effect(text,text,jsonb)',
-	'effect.apply_effect(text,text,jsonb)', 'effect.once(text,text,jsonb)', 'effect.once(text,text[])'])
+	'effect.apply_effect(text,text,jsonb)', 'effect.once(text,text,jsonb)', 'effect.once(text,text[])',
+	'effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])'])
 UNION ALL
 SELECT 'effect_acl_operator', unnest(ARRAY[
 	'effect.revoke_lease(text,text)', 'effect.bump_epochs()', 'effect.resolve_unknown(uuid,effect.finding,integer,jsonb,jsonb)',
 	'effect.mark_unknown(uuid,bigint,text)', 'effect.close_effect(uuid,text,jsonb)', 'effect.reopen_effect(uuid,text)',
-	'effect.explain_effect(text,text,jsonb)', 'effect.may_read_bodies()'])
+	'effect.explain_effect(text,text,jsonb)', 'effect.may_read_bodies()', 'effect.next_unknown(text,text,interval)', 'effect.sweep()', 'effect.quarantine(text)', 'effect.adopt_cluster()',
+	'effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])'])
+UNION ALL
+SELECT 'effect_acl_approver', unnest(ARRAY[
+	'effect.approve(uuid,text,text,interval)', 'effect.revoke_approval(uuid,text)', 'effect.refuse_approval(uuid,text,text)', 'effect.may_read_bodies()'])
 UNION ALL SELECT 'effect_acl_monitor', 'effect.may_read_bodies()';
 SELECT bag_eq(format('SELECT pg_temp.calls(%L)', r), format('SELECT call FROM may WHERE role = %L', r), r || ' may call exactly its set')
-  FROM unnest('{effect_acl_worker,effect_acl_operator,effect_acl_monitor}'::text[]) AS r;
+  FROM unnest('{effect_acl_worker,effect_acl_operator,effect_acl_monitor,effect_acl_approver}'::text[]) AS r;
+SELECT is_empty($$SELECT call FROM may WHERE call ~ 'appro' AND role <> 'effect_acl_approver'$$, 'who asks and who consents are different people: no other set may approve');
 SELECT is_empty($$SELECT pg_temp.relations('effect_acl_worker')$$, 'a worker touches no table and reads no view');
-SELECT bag_eq(format('SELECT pg_temp.relations(%L)', r), $$VALUES ('select effect.leases'), ('select effect.runs'), ('select effect.effects'), ('select effect.journal')$$,
+SELECT bag_eq(format('SELECT pg_temp.relations(%L)', r), $$VALUES ('select effect.leases'), ('select effect.runs'), ('select effect.effects'), ('select effect.journal'),
+	('select effect.unknown_effects'), ('select effect.action_stats'), ('select effect.awaiting_approval'), ('select effect.unused_approvals')$$,
 	r || ' reads the views, and nothing else')
   FROM unnest('{effect_acl_operator,effect_acl_monitor}'::text[]) AS r;
+SELECT bag_eq($$SELECT pg_temp.relations('effect_acl_approver')$$, $$VALUES ('select effect.awaiting_approval'), ('select effect.unused_approvals')$$, 'an approver reads what awaits approval and what was given');
 -- Every function is in some set, or the owner's alone.
 SELECT bag_eq($$SELECT name FROM call WHERE name NOT IN (SELECT call FROM may)$$,
-	$$VALUES ('effect.grant_worker(name)'), ('effect.grant_operator(name)'), ('effect.grant_monitor(name)'),
+	$$VALUES ('effect.grant_worker(name)'), ('effect.grant_operator(name)'), ('effect.grant_monitor(name)'), ('effect.grant_approver(name)'), ('effect.guard_approval()'),
 			 ('effect.guard_keep()'), ('effect.guard_lease()'), ('effect.guard_run()'), ('effect.guard_ledger()'), ('effect.guard_unknown()'), ('effect.guard_cluster()')$$,
 	'only grants and guards are in no set');
 SELECT is_empty($$SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'effect'::regnamespace AND a.is_grantable$$, 'nothing is passed on');
@@ -110,13 +121,17 @@ SELECT 1 FROM effect.begin_effect('acl', 'z') \g /dev/null
 SELECT throws_ok($$SELECT effect.mark_unknown(effect.effect_key('acl', 'z', effect.input_digest('{}')), NULL, 'x')$$, '22004', NULL, 'but without a token it may not');
 SELECT throws_ok(format('SELECT %s', c), '42501', NULL, 'a worker may not ' || c)
   FROM unnest(ARRAY['effect.revoke_lease(''acl/w'', ''x'')', 'effect.bump_epochs()', 'effect.resolve_unknown(NULL, ''happened'')', 'effect.reopen_effect(NULL, ''x'')',
-		'effect.grant_worker(''effect_acl_nobody'')', 'effect.grant_operator(''effect_acl_worker'')']) AS c;
+		'effect.grant_worker(''effect_acl_nobody'')', 'effect.grant_operator(''effect_acl_worker'')',
+		'effect.approve(NULL, ''x'')', 'effect.revoke_approval(NULL, ''x'')', 'effect.refuse_approval(NULL, ''x'', ''x'')', 'effect.grant_approver(''effect_acl_worker'')',
+		'effect.sweep()', 'effect.next_unknown(''x'')', 'effect.quarantine(''x'')', 'effect.adopt_cluster()']) AS c;
 SELECT throws_ok(s, '42501', NULL, 'a worker may not ' || s)
   FROM unnest(ARRAY['SELECT * FROM effect.lease', 'SELECT * FROM effect.effects', 'UPDATE effect.ledger SET state = ''claimed''', 'DELETE FROM effect.lease',
 		'INSERT INTO effect.journal_entry (at, event, role_name) VALUES (now(), ''x'', ''x'')', 'SELECT setval(''effect.journal_entry_id_seq'', 1)',
 		'TRUNCATE effect.run', 'ALTER TABLE effect.ledger DISABLE TRIGGER ALL', 'DROP TABLE effect.unknown', 'CREATE TABLE effect.mine (id int)',
 		'LOCK TABLE effect.lease IN ACCESS EXCLUSIVE MODE', 'COMMENT ON TABLE effect.lease IS ''x''', 'SET session_replication_role = replica',
-		'SET effect.default_timeout = 1', 'SET effect.default_settle = 0']) AS s;
+		'SET effect.default_timeout = 1', 'SET effect.default_settle = 0', 'SET effect.require_registered_actions = off', 'SET effect.site = ''x''', 'SET effect.after_failover = trust',
+		'SET effect.resolve_backoff_max = 1', 'UPDATE effect.action SET approvals_required = 0', 'INSERT INTO effect.approval VALUES (NULL)', 'SELECT * FROM effect.awaiting_approval',
+		'UPDATE effect.cluster SET quarantined_since = NULL', 'DELETE FROM effect.straggler', 'UPDATE effect.sweep_state SET swept_to = now()', 'DELETE FROM effect.retention']) AS s;
 SELECT is(current_user, 'effect_acl_worker'::name, 'and it is itself all the while');
 RESET ROLE;
 
@@ -134,12 +149,18 @@ SELECT 1 FROM effect.claim_lease('acl/late', 'w', '1 hour') \g /dev/null
 SELECT effect_key AS key FROM effect.begin_effect('acl', 'late', '{"secret": 3}', 'acl/late', 1) \gset l_
 SELECT effect.revoke_lease('acl/late', 'x') \g /dev/null
 SELECT 1 FROM effect.complete_effect(:'l_key', 1, '{"late": 1}') \g /dev/null
+SELECT effect.set_action('acl/asked', approvals_required => 2) \g /dev/null
+SELECT effect_key AS key FROM effect.begin_effect('acl/asked', 'asked', '{"secret": 4}', terms_shown => 'terms') \gset a_
+SELECT effect.approve(:'a_key', 'ann', 'terms') \g /dev/null
 SET ROLE effect_acl_monitor;
 SELECT is((state, action, target, inputs, terms_shown, response)::text, '(done,acl,x,,,)', 'a monitor sees no inputs, terms or response') FROM effect.effects WHERE action = 'acl' AND target = 'x';
 SELECT is((state, late_answer)::text, '(unknown,)', 'no late answer') FROM effect.effects WHERE action = 'acl' AND target = 'late';
 SELECT is((event, evidence)::text, '(late_answer,)', 'no evidence') FROM effect.journal WHERE effect_key = :'l_key' AND event = 'late_answer';
 SELECT ok(count(*) >= 2, 'but the leases') FROM effect.leases WHERE job_key LIKE 'acl/%';
 SELECT ok(count(*) >= 2, 'and the runs') FROM effect.runs WHERE job_key LIKE 'acl/%';
+SELECT is((target, inputs, late_answer)::text, '(late,,)', 'nor in the list of unknown effects') FROM effect.unknown_effects WHERE effect_key = :'l_key';
+SELECT is((target, inputs, terms_shown, given)::text, '(asked,,,1)', 'nor what awaits approval') FROM effect.awaiting_approval WHERE action = 'acl/asked';
+SELECT is((approver, terms, target)::text, '(ann,,asked)', 'nor the terms consented to') FROM effect.unused_approvals WHERE action = 'acl/asked';
 SELECT throws_ok($$SELECT inputs FROM effect.ledger$$, '42501', NULL, 'not past the view');
 SELECT throws_ok($$SELECT * FROM effect.claim_lease('acl/m', 'm', '1 hour')$$, '42501', NULL, 'and may claim nothing');
 SELECT throws_ok($$SELECT * FROM effect.explain_effect('acl', 'x', '{"secret": 1}')$$, '42501', NULL, 'nor ask for an answer');
@@ -151,10 +172,19 @@ SELECT is(evidence, '{"late": 1}'::jsonb, 'and the evidence') FROM effect.journa
 SELECT is(effect.resolve_unknown(:'l_key', 'happened')::text, 'done', 'an operator resolves');
 SELECT is(verdict::text, 'unknown', 'reopens') FROM effect.reopen_effect(:'l_key', 'x');
 SELECT is(verdict::text, 'unknown', 'doubts without a token') FROM effect.mark_unknown(:'l_key', NULL, 'x');
+SELECT is((inputs, terms_shown)::text, '("{""secret"": 4}",terms)', 'sees what awaits approval') FROM effect.awaiting_approval WHERE action = 'acl/asked';
+SELECT throws_ok(format('SELECT effect.approve(%L, ''bob'')', :'a_key'), '42501', NULL, 'but does not approve');
 SELECT throws_ok($$SELECT * FROM effect.claim_lease('acl/o', 'o', '1 hour')$$, '42501', NULL, 'but is no worker');
 SELECT throws_ok($$SELECT * FROM effect.begin_effect('acl', 'o')$$, '42501', NULL, 'in no call');
 SELECT throws_ok($$UPDATE effect.ledger SET state = 'claimed'$$, '42501', NULL, 'and writes no table');
 SELECT is((event, role_name = session_user)::text, '(reopened,t)', 'the journal names the session''s role') FROM effect.journal WHERE effect_key = :'l_key' AND event = 'reopened';
+RESET ROLE;
+
+SET ROLE effect_acl_approver;
+SELECT is((inputs, terms_shown)::text, '("{""secret"": 4}",terms)', 'an approver sees what awaits approval') FROM effect.awaiting_approval WHERE action = 'acl/asked';
+SELECT lives_ok(format('SELECT effect.approve(%L, ''bob'')', :'a_key'), 'approves it');
+SELECT throws_ok(format('SELECT effect.submit_effect(%L, 1)', :'a_key'), '42501', NULL, 'and does not submit it');
+SELECT throws_ok($$SELECT * FROM effect.effects$$, '42501', NULL, 'nor see all the others');
 RESET ROLE;
 
 -- Membership inherits.
@@ -245,5 +275,5 @@ SELECT is(format('%s %s %s %s %s', :'v_found1', :'v_found2', :'v_revoked', :'v_s
 
 SELECT * FROM finish();
 DROP SCHEMA acl_test CASCADE;
-DROP OWNED BY effect_acl_nobody, effect_acl_schema, effect_acl_worker, effect_acl_operator, effect_acl_monitor, effect_acl_both, "effect acl ""odd"" Role";
-DROP ROLE effect_acl_nobody, effect_acl_schema, effect_acl_worker, effect_acl_operator, effect_acl_monitor, effect_acl_both, "effect acl ""odd"" Role";
+DROP OWNED BY effect_acl_nobody, effect_acl_schema, effect_acl_worker, effect_acl_operator, effect_acl_monitor, effect_acl_approver, effect_acl_both, "effect acl ""odd"" Role";
+DROP ROLE effect_acl_nobody, effect_acl_schema, effect_acl_worker, effect_acl_operator, effect_acl_monitor, effect_acl_approver, effect_acl_both, "effect acl ""odd"" Role";

@@ -8,7 +8,7 @@
 -- superuser (doc/guarantees.md).
 SET client_min_messages = warning;
 
-SELECT plan(104);
+SELECT plan(124);
 
 -- A statement that must fail, or (state NULL) must not; it leaves nothing behind.
 CREATE FUNCTION pg_temp.told(sql text) RETURNS text LANGUAGE plpgsql AS $$
@@ -37,11 +37,16 @@ SELECT 1 FROM effect.effects e, effect.complete_effect(e.effect_key, 1, '{"a": 1
 SELECT 1 FROM effect.effects e, effect.close_effect(e.effect_key, 'x') WHERE action = 'guard' AND target = 'closed' \g /dev/null
 SELECT 1 FROM effect.apply_effect('guard', 'applied') \g /dev/null
 
+SET client_min_messages = error;
+SELECT effect.approve(effect.effect_key('guard', 'claimed', effect.input_digest('{}')), a, NULL, '1 hour') FROM unnest('{given,spent}'::text[]) AS a \g /dev/null
+SET client_min_messages = warning;
+UPDATE effect.approval SET consumed_at = clock_timestamp(), consumed_attempt = 1 WHERE approver = 'spent' AND effect_key = effect.effect_key('guard', 'claimed', effect.input_digest('{}'));
+
 SELECT is(current_setting('is_superuser'), 'on', 'a superuser asks');
 
 -- Rows are kept.
 SELECT is(pg_temp.told(format(s, t)), 'LE012', format(s, t))
-  FROM unnest('{lease,run,firing,ledger,unknown,cluster,journal_entry}'::text[]) AS t, unnest('{DELETE FROM effect.%I,TRUNCATE effect.%I}'::text[]) AS s;
+  FROM unnest('{lease,run,firing,ledger,unknown,approval,cluster,journal_entry}'::text[]) AS t, unnest('{DELETE FROM effect.%I,TRUNCATE effect.%I}'::text[]) AS s;
 SELECT is(pg_temp.told('TRUNCATE effect.lease, effect.run, effect.ledger CASCADE'), 'LE012', 'all at once');
 SELECT is(pg_temp.told('MERGE INTO effect.lease l USING (VALUES (1)) s ON l.job_key = ''guard/free'' WHEN MATCHED THEN DELETE'), 'LE012', 'MERGE that deletes');
 SELECT is(pg_temp.told($$DELETE FROM effect.ledger WHERE action = 'guard' AND target = 'closed'$$), 'LE012', 'no effect is forgotten, whatever its state');
@@ -100,6 +105,13 @@ SELECT is(pg_temp.told($$DELETE FROM effect.unknown USING effect.ledger l WHERE 
 SELECT is(pg_temp.told($$UPDATE effect.unknown SET effect_key = gen_random_uuid()$$), 'LE012', 'nor by giving its row another key');
 SELECT is(pg_temp.told($$UPDATE effect.unknown SET next_check = now(), checks = checks + 1$$), 'ok', 'its checks are counted');
 
+-- approvals: spent is final
+SELECT is(pg_temp.told(format('UPDATE effect.approval SET %s WHERE approver = %L AND effect_key = effect.effect_key(''guard'', ''claimed'', effect.input_digest(''{}''))', s, a)), want, format('an approval that is %s: SET %s', a, s))
+  FROM (VALUES ('spent', 'consumed_at = NULL, consumed_attempt = NULL', 'LE012'), ('spent', 'consumed_at = now()', 'LE012'), ('spent', 'consumed_attempt = 2', 'LE012'), ('spent', 'terms = ''x''', 'LE012'), ('spent', 'expires_at = NULL', 'LE012'),
+	('spent', 'approved_at = now()', 'LE012'), ('spent', 'revoked_at = now()', 'LE012'), ('spent', 'effect_key = gen_random_uuid()', 'LE012'), ('spent', 'approver = ''x''', 'LE012'),
+	('given', 'effect_key = gen_random_uuid()', 'LE012'), ('given', 'approver = ''x''', 'LE012'), ('given', 'consumed_at = now(), consumed_attempt = 1', 'ok'), ('given', 'consumed_at = now()', '23514'), ('given', 'revoked_at = now()', 'ok'),
+	('given', 'revoked_at = now(), consumed_at = now(), consumed_attempt = 1', '23514')) AS t (a, s, want);
+
 -- cluster
 SELECT is(pg_temp.told('UPDATE effect.cluster SET epoch = epoch - 1'), 'LE012', 'an epoch is not negative');
 BEGIN;
@@ -117,6 +129,9 @@ SELECT is(pg_temp.told($$INSERT INTO effect.journal_entry (id, at, event, role_n
 SELECT is(pg_temp.told(format($$INSERT INTO effect.ledger (effect_key, action, target, inputs, fencing_token, attempt, state, held, ending, response, created_at, updated_at)
 	VALUES (gen_random_uuid(), 'guard', 'restored', '{}', 5, 5, %L, false, %L, '{}', now(), now())$$, s, e)), 'ok', 'an effect that is ' || s)
   FROM (VALUES ('claimed', NULL), ('submitted', NULL), ('unknown', NULL), ('done', 'resolved')) AS t (s, e);
+SELECT is(pg_temp.told($$INSERT INTO effect.approval VALUES (gen_random_uuid(), 'ann', now(), NULL, NULL, 'someone', NULL, NULL, now(), 3)$$), 'ok', 'an approval that was spent');
+SELECT is(pg_temp.told($$INSERT INTO effect.action VALUES ('guard/restored', NULL, 'facts', 'check', NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 'someone', now(), now())$$), 'ok', 'a registration');
+SELECT is(pg_temp.told($$INSERT INTO effect.action VALUES ('guard/restored', NULL, 'facts', 'check', NULL, NULL, NULL, NULL, 101, NULL, NULL, NULL, NULL, 'someone', now(), now())$$), '23514', 'but not one that nobody can satisfy');
 SELECT is(pg_temp.told($$INSERT INTO effect.lease VALUES ('guard/x', 'w', 0, now(), '1 hour', NULL, NULL, now())$$), '23514', 'but not an ill-formed one');
 SELECT is(pg_temp.told(format($$INSERT INTO effect.lease VALUES (%L, 'w', 1, now(), '1 hour', NULL, NULL, now())$$, repeat('x', 256))), '23514', 'a job key that is too long');
 SELECT is(pg_temp.told($$INSERT INTO effect.lease VALUES ('guard/held', 'w', 9, now(), '1 hour', NULL, NULL, now())$$), '23505', 'or a second of one key');
@@ -129,7 +144,8 @@ SELECT is(pg_temp.told($$UPDATE effect.ledger SET state = 'claimed', ending = NU
 RESET session_replication_role;
 SELECT is(pg_temp.told($$SET LOCAL session_replication_role = local; UPDATE effect.ledger SET state = 'claimed', ending = NULL WHERE action = 'guard' AND target = 'done'$$), 'LE012', 'under local they do not');
 SELECT is_empty($$SELECT c.oid::regclass FROM pg_class c WHERE relnamespace = 'effect'::regnamespace AND relkind = 'r'
-	AND (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE 'guard%') < 2$$, 'no table is without guards');
+	AND relname NOT IN ('action', 'sweep_state', 'straggler', 'retention')
+	AND (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE 'guard%') < 2$$, 'no table is without guards, but the registry and what sweep remembers');
 SELECT throws_ok($$SELECT effect.guard_keep()$$, '39P01', NULL, 'a guard is not for calling');
 CREATE TABLE guard_other (id int);
 CREATE TRIGGER t BEFORE DELETE ON guard_other FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();

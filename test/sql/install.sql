@@ -8,7 +8,7 @@
 SET client_min_messages = warning;
 DROP EXTENSION IF EXISTS effect CASCADE;
 
-SELECT plan(26);
+SELECT plan(27);
 
 CREATE SCHEMA effect;
 SELECT throws_ok('CREATE EXTENSION effect', '42P06', NULL, 'a stranger''s schema makes CREATE EXTENSION fail');
@@ -34,18 +34,23 @@ SELECT bag_eq(
 	$$SELECT type || ' ' || identity FROM object WHERE type <> 'function'$$,
 	$$VALUES ('schema effect'),
 			 ('sequence effect.journal_entry_id_seq'),
-			 ('table effect.cluster'), ('table effect.firing'), ('table effect.journal_entry'),
-			 ('table effect.lease'), ('table effect.ledger'), ('table effect.run'),
-			 ('table effect.unknown'),
+			 ('table effect.action'), ('table effect.approval'), ('table effect.cluster'),
+			 ('table effect.firing'), ('table effect.journal_entry'),
+			 ('table effect.lease'), ('table effect.ledger'), ('table effect.retention'), ('table effect.run'),
+			 ('table effect.straggler'), ('table effect.sweep_state'), ('table effect.unknown'),
 			 ('type effect.effect_state'), ('type effect.effect_verdict'), ('type effect.finding'),
-			 ('type effect.lease_verdict'), ('type effect.run_outcome'),
-			 ('view effect.effects'), ('view effect.journal'), ('view effect.leases'), ('view effect.runs')$$,
+			 ('type effect.identity'), ('type effect.lease_verdict'), ('type effect.run_outcome'), ('type effect.unknown_policy'),
+			 ('view effect.action_stats'), ('view effect.awaiting_approval'), ('view effect.effects'),
+			 ('view effect.journal'), ('view effect.leases'), ('view effect.runs'),
+			 ('view effect.unknown_effects'), ('view effect.unused_approvals')$$,
 	'the schema, tables, views and types');
 
 SELECT bag_eq(
 	$$SELECT replace(identity, 'pg_catalog.', '') FROM object WHERE type = 'function'$$,
 	$$VALUES
+		('effect.adopt_cluster()'),
 		('effect.apply_effect(text,text,jsonb)'),
+		('effect.approve(uuid,text,text,interval)'),
 		('effect.begin_effect(text,text,jsonb,text,bigint,text,text,uuid)'),
 		('effect.begin_effects(text,text[],jsonb[],text,bigint,text)'),
 		('effect.bump_epochs()'),
@@ -65,9 +70,11 @@ SELECT bag_eq(
 		('effect.fence(text,bigint)'),
 		('effect.fence_gaps()'),
 		('effect.fenced_insert(text,bigint,regclass,jsonb)'),
+		('effect.grant_approver(name)'),
 		('effect.grant_monitor(name)'),
 		('effect.grant_operator(name)'),
 		('effect.grant_worker(name)'),
+		('effect.guard_approval()'),
 		('effect.guard_cluster()'),
 		('effect.guard_keep()'),
 		('effect.guard_lease()'),
@@ -80,16 +87,22 @@ SELECT bag_eq(
 		('effect.keep_token_monotonic(regclass,name)'),
 		('effect.mark_unknown(uuid,bigint,text)'),
 		('effect.may_read_bodies()'),
+		('effect.next_unknown(text,text,interval)'),
 		('effect.once(text,text,jsonb)'),
 		('effect.once(text,text[])'),
+		('effect.quarantine(text)'),
+		('effect.refuse_approval(uuid,text,text)'),
 		('effect.release_lease(text,bigint,effect.run_outcome,jsonb)'),
 		('effect.renew_lease(text,bigint,interval)'),
 		('effect.reopen_effect(uuid,text)'),
 		('effect.require_fence(regclass,text)'),
 		('effect.resolve_unknown(uuid,effect.finding,integer,jsonb,jsonb)'),
 		('effect.retract_effect(uuid,bigint,jsonb)'),
+		('effect.revoke_approval(uuid,text)'),
 		('effect.revoke_lease(text,text)'),
-		('effect.submit_effect(uuid,bigint,uuid)')$$,
+		('effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])'),
+		('effect.submit_effect(uuid,bigint,uuid)'),
+		('effect.sweep()')$$,
 	'the functions, each with its argument types');
 
 SELECT bag_eq(
@@ -99,6 +112,8 @@ SELECT bag_eq(
 	$$VALUES ('effect_state', 'claimed submitted unknown done'),
 			 ('effect_verdict', 'reserved go go_after_commit apply done closed busy unknown fenced unapproved mismatch quarantined'),
 			 ('finding', 'happened did_not_happen cannot_tell'),
+			 ('identity', 'facts target'),
+			 ('unknown_policy', 'check resend drop'),
 			 ('lease_verdict', 'granted held coalesced queued saturated already_ran cooling_down paused quarantined'),
 			 ('run_outcome', 'running finished failed revoked abandoned fenced')$$,
 	'the words of the enums');
@@ -111,6 +126,7 @@ SELECT bag_eq(
 	     AND p.proname NOT IN ('facts')$$,
 	$$VALUES
 		('effect.apply_effect(text,text,jsonb)', 'action target inputs'),
+		('effect.approve(uuid,text,text,interval)', 'effect_key approver terms valid_for'),
 		('effect.begin_effect(text,text,jsonb,text,bigint,text,text,uuid)', 'action target inputs job_key fencing_token terms_shown run_id nonce'),
 		('effect.begin_effects(text,text[],jsonb[],text,bigint,text)', 'action targets inputs job_key fencing_token run_id'),
 		('effect.canonical_json(jsonb)', 'inputs'),
@@ -125,6 +141,7 @@ SELECT bag_eq(
 		('effect.explain_effect(text,text,jsonb)', 'action target inputs'),
 		('effect.fence(text,bigint)', 'job_key fencing_token'),
 		('effect.fenced_insert(text,bigint,regclass,jsonb)', 'job_key fencing_token target new_row'),
+		('effect.grant_approver(name)', 'role'),
 		('effect.grant_monitor(name)', 'role'),
 		('effect.grant_operator(name)', 'role'),
 		('effect.grant_worker(name)', 'role'),
@@ -133,15 +150,21 @@ SELECT bag_eq(
 		('effect.is_current(text,bigint)', 'job_key fencing_token'),
 		('effect.keep_token_monotonic(regclass,name)', 'target token_column'),
 		('effect.mark_unknown(uuid,bigint,text)', 'effect_key fencing_token reason'),
+		('effect.next_unknown(text,text,interval)', 'owner action lease_for'),
 		('effect.once(text,text,jsonb)', 'action target inputs'),
 		('effect.once(text,text[])', 'action targets'),
+		('effect.quarantine(text)', 'reason'),
+		('effect.refuse_approval(uuid,text,text)', 'effect_key approver reason'),
 		('effect.release_lease(text,bigint,effect.run_outcome,jsonb)', 'job_key fencing_token outcome detail'),
 		('effect.renew_lease(text,bigint,interval)', 'job_key fencing_token lease_for'),
 		('effect.reopen_effect(uuid,text)', 'effect_key reason'),
 		('effect.require_fence(regclass,text)', 'target job_key'),
 		('effect.resolve_unknown(uuid,effect.finding,integer,jsonb,jsonb)', 'effect_key finding attempt evidence response'),
 		('effect.retract_effect(uuid,bigint,jsonb)', 'effect_key fencing_token evidence'),
+		('effect.revoke_approval(uuid,text)', 'effect_key approver'),
 		('effect.revoke_lease(text,text)', 'job_key reason'),
+		('effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])',
+			'action key_fields identity on_unknown resolver settle timeout far_side_dedupes_for approvals_required approve_within keep_body_for keep_key_for usable_by'),
 		('effect.submit_effect(uuid,bigint,uuid)', 'effect_key fencing_token nonce')$$,
 	'the names of the arguments');
 
@@ -163,6 +186,13 @@ SELECT bag_eq(
 	$$VALUES ('claim_any', 'job_key verdict fencing_token lease_until holder firing asked checkpoint'),
 			 ('claim_lease', 'verdict fencing_token lease_until holder firing asked checkpoint')$$,
 	'and the claims of a lease in another');
+SELECT bag_eq(
+	$$SELECT p.proname::text, array_to_string(p.proargnames[p.pronargs + 1:], ' ')
+	    FROM pg_proc p WHERE p.pronamespace = 'effect'::regnamespace
+	     AND p.proname IN ('sweep', 'next_unknown') ORDER BY 1$$,
+	$$VALUES ('next_unknown', 'effect_key action target inputs attempt submitted_at unknown_since reason checks late_answer'),
+			 ('sweep', 'runs_abandoned effects_unknown found_happened found_absent still_unclear bodies_pruned keys_pruned')$$,
+	'what sweep and next_unknown tell');
 
 -- Labels.
 SELECT set_eq(
@@ -181,7 +211,7 @@ SELECT is_empty(
 SELECT is_empty(
 	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace
 	     AND prokind = 'f' AND provolatile = 'v' AND prorettype <> 'trigger'::regtype AND procost < 1000
-	     AND proname !~ '^grant_|_fence$|^keep_token|^bump_'$$,
+	     AND proname !~ '^grant_|_fence$|^keep_token|^bump_|^set_|^sweep$|^quarantine$|^adopt_|appro'$$,
 	'what decides something is costly: a planner that may choose calls it last');
 SELECT is_empty(
 	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND proisstrict$$,
@@ -208,14 +238,15 @@ SELECT is_empty(
 	'no column is a timestamp without time zone, or a reg* type');
 SELECT is_empty(
 	$$SELECT t.n FROM (SELECT 'cluster' AS n, count(*) AS c FROM effect.cluster UNION ALL SELECT 'lease', count(*) FROM effect.lease
-	   UNION ALL SELECT 'ledger', count(*) FROM effect.ledger UNION ALL SELECT 'journal', count(*) FROM effect.journal_entry) t WHERE c > 0$$,
+	   UNION ALL SELECT 'ledger', count(*) FROM effect.ledger UNION ALL SELECT 'journal', count(*) FROM effect.journal_entry
+	   UNION ALL SELECT 'action', count(*) FROM effect.action UNION ALL SELECT 'sweep_state', count(*) FROM effect.sweep_state) t WHERE c > 0$$,
 	'the script writes no row that a restore would collide with');
 
 -- Submit and complete must stay HOT: no index on a column they change.
 SELECT set_eq(
 	$$SELECT DISTINCT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
 	   WHERE i.indrelid = 'effect.ledger'::regclass$$,
-	ARRAY['effect_key', 'job_key', 'fencing_token'], 'the ledger is indexed by key and run alone');
+	ARRAY['effect_key', 'job_key', 'fencing_token', 'created_at'], 'the ledger is indexed by key, by run and by its creation alone');
 SELECT set_eq(
 	$$SELECT DISTINCT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
 	   WHERE i.indrelid = 'effect.lease'::regclass$$,

@@ -12,7 +12,7 @@ SET client_min_messages = warning;
 SET lock_timeout = '20s';	-- a test may fail, never hang
 SET effect.default_settle = 0;	-- resolve.sql tests the settling time
 
-SELECT plan(440);
+SELECT plan(516);
 
 -- A statement's answer in one word: its verdict, or its SQLSTATE.
 CREATE FUNCTION pg_temp.told(sql text) RETURNS text LANGUAGE plpgsql AS $$
@@ -338,6 +338,123 @@ SELECT bag_eq($$SELECT DISTINCT a.state, a.call, j.event FROM answer a JOIN effe
 SELECT is_empty($$SELECT u.effect_key FROM effect.unknown u JOIN effect.ledger l USING (effect_key) WHERE l.state <> 'unknown'
 				  UNION ALL SELECT l.effect_key FROM effect.ledger l LEFT JOIN effect.unknown u USING (effect_key) WHERE l.state = 'unknown' AND u.effect_key IS NULL$$,
 	'unknown rows stand beside unknown effects, and only there');
+
+--
+-- The matrix of policies: what a registration changes of an answer.
+--
+-- Effects without a job, one attempt each.  check is how an action that nobody
+-- registered is treated; window: the far side still dedupes; past: it does so no
+-- more; asks: one approval is required, and was given only where the state says
+-- that it was submitted; event: identity target, and the call has other inputs
+-- than were recorded.
+--
+CREATE TEMP TABLE policy (state text, call text, "check" text, resend text, "drop" text, "window" text, past text, asks text, event text);
+COPY policy FROM stdin (DELIMITER ' ');
+absent claim reserved reserved reserved reserved reserved reserved reserved
+claimed claim busy busy busy busy busy busy mismatch
+free claim reserved reserved reserved reserved reserved reserved mismatch
+submitted claim busy busy busy busy busy busy mismatch
+unknown claim unknown reserved unknown reserved unknown unknown mismatch
+completed claim done done done done done done mismatch
+resolved claim done done done done done done mismatch
+closed claim closed closed closed closed closed closed mismatch
+applied claim done done done done done done mismatch
+absent begin go_after_commit go_after_commit go_after_commit go_after_commit go_after_commit unapproved go_after_commit
+claimed begin busy busy busy busy busy busy mismatch
+free begin go_after_commit go_after_commit go_after_commit go_after_commit go_after_commit unapproved mismatch
+submitted begin busy busy busy busy busy busy mismatch
+unknown begin unknown go_after_commit unknown go_after_commit unknown unknown mismatch
+completed begin done done done done done done mismatch
+resolved begin done done done done done done mismatch
+closed begin closed closed closed closed closed closed mismatch
+applied begin done done done done done done mismatch
+absent submit LE003 LE003 LE003 LE003 LE003 LE003 LE003
+claimed submit go_after_commit go_after_commit go_after_commit go_after_commit go_after_commit unapproved go_after_commit
+free submit go_after_commit go_after_commit go_after_commit go_after_commit go_after_commit unapproved go_after_commit
+submitted submit busy busy busy busy busy busy busy
+unknown submit unknown unknown unknown unknown unknown unknown unknown
+completed submit done done done done done done done
+resolved submit done done done done done done done
+closed submit closed closed closed closed closed closed closed
+applied submit done done done done done done done
+absent complete LE003 LE003 LE003 LE003 LE003 LE003 LE003
+claimed complete LE004 LE004 LE004 LE004 LE004 LE004 LE004
+free complete fenced fenced fenced fenced fenced fenced fenced
+submitted complete done done done done done done done
+unknown complete done done done done done done done
+completed complete done done done done done done done
+resolved complete done done done done done done done
+closed complete closed closed closed closed closed closed closed
+applied complete done done done done done done done
+absent did_not_happen LE003 LE003 LE003 LE003 LE003 LE003 LE003
+claimed did_not_happen LE004 LE004 LE004 LE004 LE004 LE004 LE004
+free did_not_happen claimed claimed claimed claimed claimed claimed claimed
+submitted did_not_happen LE010 LE010 LE010 LE010 LE010 LE010 LE010
+unknown did_not_happen claimed claimed claimed claimed claimed claimed claimed
+completed did_not_happen LE004 LE004 LE004 LE004 LE004 LE004 LE004
+resolved did_not_happen LE004 LE004 LE004 LE004 LE004 LE004 LE004
+closed did_not_happen LE004 LE004 LE004 LE004 LE004 LE004 LE004
+applied did_not_happen LE004 LE004 LE004 LE004 LE004 LE004 LE004
+absent explain reserved reserved reserved reserved reserved reserved reserved
+claimed explain busy busy busy busy busy busy mismatch
+free explain reserved reserved reserved reserved reserved reserved mismatch
+submitted explain busy busy busy busy busy busy mismatch
+unknown explain unknown reserved unknown reserved unknown unknown mismatch
+completed explain done done done done done done mismatch
+resolved explain done done done done done done mismatch
+closed explain closed closed closed closed closed closed mismatch
+applied explain done done done done done done mismatch
+absent apply apply apply apply apply apply apply apply
+claimed apply busy busy busy busy busy busy mismatch
+free apply busy busy busy busy busy busy mismatch
+submitted apply busy busy busy busy busy busy mismatch
+unknown apply unknown unknown unknown unknown unknown unknown mismatch
+completed apply done done done done done done mismatch
+resolved apply done done done done done done mismatch
+closed apply closed closed closed closed closed closed mismatch
+applied apply done done done done done done mismatch
+absent once true true true true true true true
+claimed once LE004 LE004 LE004 LE004 LE004 LE004 LE004
+free once LE004 LE004 LE004 LE004 LE004 LE004 LE004
+submitted once LE004 LE004 LE004 LE004 LE004 LE004 LE004
+unknown once LE004 LE004 LE004 LE004 LE004 LE004 LE004
+completed once false false false false false false LE004
+resolved once false false false false false false LE004
+closed once false false false false false false LE004
+applied once false false false false false false LE004
+\.
+SELECT effect.set_action('ledger/resend', on_unknown => 'resend'), effect.set_action('ledger/drop', on_unknown => 'drop'), effect.set_action('ledger/window', far_side_dedupes_for => '1 hour'),
+	   effect.set_action('ledger/past', far_side_dedupes_for => '1 microsecond'), effect.set_action('ledger/asks', approvals_required => 1), effect.set_action('ledger/event', identity => 'target') \g /dev/null
+CREATE TEMP TABLE kind AS
+	SELECT p.state, p.call, w.n, w.kind, w.expected, 'ledger/' || w.kind AS action, format('%s %s', p.state, p.call) AS target,
+		   effect.effect_key('ledger/' || w.kind, format('%s %s', p.state, p.call), effect.input_digest('{}')) AS key
+	  FROM policy p CROSS JOIN LATERAL (VALUES (1, 'check', p."check"), (2, 'resend', resend), (3, 'drop', p."drop"), (4, 'window', p."window"), (5, 'past', past), (6, 'asks', asks), (7, 'event', event)) AS w (n, kind, expected);
+CREATE TEMP TABLE step2 (answer text);
+INSERT INTO step2 SELECT verdict FROM kind k, effect.claim_effect(k.action, k.target) WHERE k.state NOT IN ('absent', 'applied');
+INSERT INTO step2 SELECT effect.approve(key, 'ann') FROM kind WHERE kind = 'asks' AND state IN ('submitted', 'unknown', 'completed', 'resolved');
+INSERT INTO step2 SELECT verdict FROM kind k, effect.submit_effect(k.key, 1) WHERE k.state IN ('submitted', 'unknown', 'completed', 'resolved');
+INSERT INTO step2 SELECT verdict FROM kind k, effect.retract_effect(k.key, 1) WHERE k.state = 'free';
+INSERT INTO step2 SELECT verdict FROM kind k, effect.complete_effect(k.key, 1, '{"answer": 1}') WHERE k.state = 'completed';
+INSERT INTO step2 SELECT verdict FROM kind k, effect.mark_unknown(k.key, 1, 'x') WHERE k.state IN ('unknown', 'resolved');
+INSERT INTO step2 SELECT effect.resolve_unknown(key, 'happened') FROM kind WHERE state = 'resolved';
+INSERT INTO step2 SELECT verdict FROM kind k, effect.close_effect(k.key, 'x') WHERE k.state = 'closed';
+INSERT INTO step2 SELECT verdict FROM kind k, effect.apply_effect(k.action, k.target) WHERE k.state = 'applied';
+SELECT bag_eq('SELECT DISTINCT answer FROM step2', $$VALUES ('reserved'), (''), ('go'), ('done'), ('unknown'), ('closed'), ('apply')$$, 'the effects of the matrix of policies are set up');
+CREATE TEMP TABLE answer2 AS
+	SELECT k.*, pg_temp.told(CASE
+		WHEN call IN ('claim', 'begin', 'explain', 'apply') THEN format('SELECT verdict FROM effect.%s_effect(%L, %L, %L)', call, action, target, CASE kind WHEN 'event' THEN '{"n": 1}' ELSE '{}' END)
+		WHEN call = 'once' THEN format('SELECT effect.once(%L, %L, %L)', action, target, CASE kind WHEN 'event' THEN '{"n": 1}' ELSE '{}' END)
+		WHEN call = 'did_not_happen' THEN format('SELECT effect.resolve_unknown(%L, ''did_not_happen'', 1)', key)
+		ELSE format('SELECT verdict FROM effect.%s_effect(%L, 1)', call, key) END) AS told
+	  FROM kind k;
+SELECT is(string_agg(told, ' ' ORDER BY n), string_agg(expected, ' ' ORDER BY n), format('every policy: %s an effect that is %s', call, state))
+  FROM answer2
+ GROUP BY call, state
+ ORDER BY array_position('{claim,begin,submit,complete,did_not_happen,explain,apply,once}', call), array_position('{absent,claimed,free,submitted,unknown,completed,resolved,closed,applied}', state);
+SELECT is_empty($$SELECT a.kind, a.state, a.call FROM answer2 a JOIN effect.ledger l ON l.effect_key = a.key WHERE a.told = 'mismatch' AND (l.inputs <> '{}' OR l.attempt <> 1)$$, 'a mismatch touches nothing');
+SELECT bag_eq($$SELECT a.kind, a.call, l.state::text, l.attempt, l.held FROM answer2 a JOIN effect.ledger l ON l.effect_key = a.key WHERE a.state = 'unknown' AND a.call IN ('claim', 'begin') AND l.attempt > 1$$,
+	$$VALUES ('resend', 'claim', 'claimed', 2, true), ('resend', 'begin', 'submitted', 2, true), ('window', 'claim', 'claimed', 2, true), ('window', 'begin', 'submitted', 2, true)$$, 'resend and window make the next attempt at what is unknown, and no other policy does');
+SELECT is_empty($$SELECT a.kind, a.state, a.call FROM answer2 a JOIN effect.approval p ON p.effect_key = a.key WHERE (p.consumed_attempt IS NOT NULL) <> (a.state IN ('submitted', 'unknown', 'completed', 'resolved'))$$, 'an approval is spent where something was submitted under it');
 
 --
 -- go, and go_after_commit

@@ -12,7 +12,7 @@ DROP ROLE IF EXISTS effect_lint_app;
 CREATE ROLE effect_lint_app;
 SELECT effect.grant_worker('effect_lint_app') \g /dev/null
 
-SELECT plan(255);
+SELECT plan(306);
 
 -- Declarations
 SELECT is_empty($$SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
@@ -65,6 +65,12 @@ SELECT effect.effect_key('lint', 'submitted', effect.input_digest('{}')) AS subm
 	   effect.effect_key('lint', 'done', effect.input_digest('{}')) AS done, effect.effect_key('lint', 'claimed', effect.input_digest('{}')) AS claimed,
 	   effect.effect_key('lint', 'applied', effect.input_digest('{}')) AS applied \gset k_
 SELECT 1 FROM effect.mark_unknown(:'k_unknown', 1, 'x') \g /dev/null
+SELECT effect.set_action('lint/asked', approvals_required => 1), effect.set_action('lint/event', identity => 'target') \g /dev/null
+SELECT effect.once('lint/event', 'evt', '{"n": 1}') \g /dev/null
+SELECT effect_key AS shown FROM effect.claim_effect('lint/asked', 'shown', terms_shown => 'terms') \gset k_
+SELECT effect_key AS spent FROM effect.claim_effect('lint/asked', 'spent') \gset k_
+SELECT effect.approve(:'k_spent', 'ann') \g /dev/null
+SELECT 1 FROM effect.submit_effect(:'k_spent', 1) \g /dev/null
 SELECT 1 FROM effect.complete_effect(:'k_done', 1) \g /dev/null
 
 --
@@ -91,6 +97,11 @@ INSERT INTO provoke SELECT state, unnest(sql) FROM (VALUES
 	('LE004', ARRAY(SELECT 'SELECT effect.' || u FROM unnest(ARRAY[format('complete_effect(%L, 1)', :'k_claimed'), format('retract_effect(%L, 1)', :'k_unknown'), format('mark_unknown(%L, 1, ''x'')', :'k_claimed'),
 		format('close_effect(%L, ''x'')', :'k_submitted'), format('close_effect(%L, ''x'')', :'k_unknown'), format('reopen_effect(%L, ''x'')', :'k_claimed'), format('reopen_effect(%L, ''x'')', :'k_applied'),
 		format('resolve_unknown(%L, ''happened'')', :'k_done'), format('resolve_unknown(%L, ''happened'')', :'k_claimed'), 'once(''lint'', ''submitted'')']) AS u)),
+	('LE005', ARRAY[format('SELECT effect.approve(%L, ''ann'', ''other terms'')', :'k_shown')]),
+	('LE006', ARRAY[format('SELECT effect.approve(%L, ''ann'')', :'k_spent'), format('SELECT effect.revoke_approval(%L, ''ann'')', :'k_spent')]),
+	('LE003', ARRAY['SELECT effect.refuse_approval(gen_random_uuid(), ''ann'', ''x'')', 'SET LOCAL effect.require_registered_actions = on; SELECT effect.claim_effect(''lint/nobody'', ''x'')']),
+	('LE004', ARRAY[format('SELECT effect.approve(%L, ''ann'')', :'k_done'), format('SELECT effect.refuse_approval(%L, ''ann'', ''x'')', :'k_submitted'), 'SELECT effect.set_action(''lint'', ''{a}'')', 'SELECT effect.once(''lint/event'', ''evt'', ''{"n": 2}'')']),
+	('LE011', ARRAY['SELECT effect.quarantine(''x''); SELECT effect.bump_epochs()']),
 	('LE007', ARRAY['INSERT INTO lint_fenced VALUES (1)']),
 	('LE008', ARRAY[format('SELECT effect.resolve_unknown(%L, ''did_not_happen'', 1)', :'k_unknown')]),
 	('LE009', ARRAY[format('SELECT effect.resolve_unknown(%L, ''did_not_happen'', 2)', :'k_unknown')]),
@@ -134,7 +145,10 @@ BEGIN
 		'explain_effect(NULL, ''t'')', 'explain_effect(''a'', NULL)', 'explain_effect(''a'', ''t'', NULL)', 'apply_effect(NULL, ''t'')', 'apply_effect(''a'', NULL)', 'apply_effect(''a'', ''t'', NULL)',
 		'once(NULL, ''t'')', 'once(''a'', NULL::text)', 'once(''a'', ''t'', NULL)', 'once(NULL, ''{t}''::text[])', 'once(''a'', NULL::text[])', 'once(''a'', ''{NULL}''::text[])',
 		'effect_key(NULL, ''t'', ''d'')', 'effect_key(''a'', NULL, ''d'')', 'effect_key(''a'', ''t'', NULL)', 'canonical_json(NULL)', 'input_digest(NULL)', 'input_digest(''{"a":1}'', NULL::text)',
-		'grant_worker(NULL)', 'grant_operator(NULL)', 'grant_monitor(NULL)');
+		'set_action(NULL)', 'set_action(''lint/bad'', ''{NULL}'')', 'set_action(''lint/bad'', usable_by => ''{NULL}'')', 'approve(NULL, ''ann'')', 'approve(gen_random_uuid(), NULL)',
+		'revoke_approval(NULL, ''ann'')', 'revoke_approval(gen_random_uuid(), NULL)', 'refuse_approval(NULL, ''ann'', ''x'')', 'refuse_approval(gen_random_uuid(), NULL, ''x'')', 'refuse_approval(gen_random_uuid(), ''ann'', NULL)',
+		'next_unknown(NULL)', 'next_unknown(''p'', NULL, NULL)', 'quarantine(NULL)',
+		'grant_worker(NULL)', 'grant_operator(NULL)', 'grant_monitor(NULL)', 'grant_approver(NULL)');
 	PERFORM pg_temp.bad('22004', true,
 		'claim_lease(''lint/new'', ''w'')', 'claim_lease(''lint/new'', ''w'', NULL)', 'claim_any(''{lint/new}'', ''w'')',
 		'begin_effect(''a'', ''t'', ''{}'', ''lint/live'')', 'begin_effect(''a'', ''t'', ''{}'', NULL, 1)', 'begin_effects(''a'', ''{t}'', NULL, ''lint/live'')',
@@ -148,6 +162,12 @@ BEGIN
 		'begin_effects(''a'', ''{""}'')', 'begin_effects(''a'', ''{}'')', 'begin_effects(''a'', ''{t}'', ''{}'')', 'complete_effects(''{}'', 1)',
 		'mark_unknown(gen_random_uuid(), 1, '' '')', 'close_effect(gen_random_uuid(), '''')', 'reopen_effect(gen_random_uuid(), E''\n'')',
 		'explain_effect('''', ''t'')', 'apply_effect(''a'', '''')', 'once('' '', ''t'')', 'once(''a'', ''{" "}''::text[])', 'once(''a'', ''{}''::text[])', 'effect_key(''a'', '''', ''d'')', 'effect_key(''a'', ''t'', '' '')');
+	PERFORM pg_temp.bad('22023', false,
+		'set_action('' '')', 'set_action(''lint/bad'', ''{" "}'')', 'set_action(''lint/bad'', approvals_required => -1)', 'set_action(''lint/bad'', approvals_required => 101)', 'set_action(''lint/bad'', settle => ''-1 second'')',
+		'set_action(''lint/bad'', timeout => ''110 years'')', 'approve(gen_random_uuid(), '' '')', 'approve(gen_random_uuid(), ''ann'', '''')', 'approve(gen_random_uuid(), ''ann'', NULL, ''0'')', 'approve(gen_random_uuid(), ''ann'', NULL, ''367 days'')',
+		'revoke_approval(gen_random_uuid(), '' '')', 'refuse_approval(gen_random_uuid(), '' '', ''x'')', 'refuse_approval(gen_random_uuid(), ''ann'', E''\t'')', 'next_unknown('''')', 'next_unknown(''p'', '' '')', 'next_unknown(''p'', NULL, ''0'')', 'quarantine('' '')',
+		'set_action(repeat(''x'', 256))', 'approve(gen_random_uuid(), repeat(''x'', 256))', 'approve(gen_random_uuid(), ''ann'', repeat(''x'', 20001))', 'refuse_approval(gen_random_uuid(), ''ann'', repeat(''x'', 2001))', 'next_unknown(repeat(''x'', 256))', 'quarantine(repeat(''x'', 2001))');
+	PERFORM pg_temp.bad('42883', true, 'set_action(''lint/bad'', resolver => ''pg_catalog.now'')', 'set_action(''lint/bad'', resolver => ''lint_nowhere'')');
 	-- too long: job_key, action, owner, firing and run_id 255 bytes, target 1,024
 	PERFORM pg_temp.bad('22023', false,
 		'claim_lease(repeat(''x'', 256), ''w'', ''1 hour'')', 'claim_lease(repeat(U&''\00e9'', 128), ''w'', ''1 hour'')', 'claim_lease(''j'', repeat(''x'', 256), ''1 hour'')', 'claim_lease(''j'', ''w'', ''1 hour'', repeat(''x'', 256))',
@@ -176,7 +196,7 @@ BEGIN
 	PERFORM pg_temp.bad('42P01', false, 'fenced_insert(''lint/live'', 1, 0, ''{}'')', 'fenced_insert(''lint/live'', 1, ''lint_nowhere'', ''{}'')', 'require_fence(''lint_nowhere'')');
 	PERFORM pg_temp.bad('42804', true, 'keep_token_monotonic(''lint_sink'', ''v'')');
 	PERFORM pg_temp.bad('42809', true, 'require_fence(''pg_stat_activity'')');
-	PERFORM pg_temp.bad('42704', false, 'drop_fence(''lint_sink'')', 'grant_worker(''effect_lint_nobody'')');
+	PERFORM pg_temp.bad('42704', false, 'drop_fence(''lint_sink'')', 'grant_worker(''effect_lint_nobody'')', 'grant_approver(''effect_lint_nobody'')', 'set_action(''lint/bad'', usable_by => ''{effect_lint_nobody}'')');
 END $do$;
 SELECT is(f.state || CASE WHEN b.hinted THEN CASE WHEN length(f.hint) > 10 THEN ', hinted' ELSE ', no hint' END ELSE '' END, b.state || CASE WHEN b.hinted THEN ', hinted' ELSE '' END,
 	regexp_replace(b.sql, '\n', ' ', 'g'))
@@ -197,7 +217,7 @@ RESET ROLE;
 SELECT is(verdict::text, 'granted', 'a job key of 255 bytes') FROM effect.claim_lease(repeat('k', 255), repeat('o', 255), '366 days', repeat('f', 255));
 SELECT is(verdict::text, 'reserved', 'a target of 1,024 bytes') FROM effect.claim_effect(repeat('a', 255), repeat('t', 1024), terms_shown => repeat('s', 20000), run_id => repeat('r', 255));
 SELECT is((SELECT string_agg(name || ' ' || context || ' ' || setting || coalesce(unit, ''), ', ' ORDER BY name COLLATE "C") FROM pg_settings WHERE name LIKE 'effect.%'),
-	'effect.default_settle superuser 60000ms, effect.default_timeout superuser 300000ms', 'the settings');
+	'effect.after_failover superuser trust, effect.default_settle superuser 60000ms, effect.default_timeout superuser 300000ms, effect.require_registered_actions superuser off, effect.resolve_backoff_max superuser 3600s, effect.site superuser ', 'the settings');
 SELECT throws_ok('SET effect.default_timeout = 0', '22023', NULL, 'a timeout of nothing');
 SELECT throws_ok('SET effect.default_tiemout = 5', '42602', NULL, 'a setting that is misspelt');
 
