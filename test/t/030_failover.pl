@@ -96,7 +96,7 @@ my $a = promote('a');
 my $token_a = check_moved($a, 'first standby', $lost[-1], sub {
 	is(sqlstate_of($a, q(SELECT effect.fence('nightly', 1))), 'LE001', 'first standby: fence as the first call');
 });
-my $timeline_a = value($a, 'SELECT timeline_id FROM pg_control_checkpoint()');
+my $timeline_a = value($a, 'SELECT timeline FROM effect.cluster');
 my $epoch_a = value($a, 'SELECT epoch FROM effect.cluster');
 my $next_a = row($a, q(SELECT * FROM effect.claim_lease('other', 'x', '1 hour')));
 cmp_ok($next_a->{fencing_token}, '>', 2**24, 'first standby: every job starts from the new epoch');
@@ -115,7 +115,7 @@ my $b = promote('b');
 my $token_b = check_moved($b, 'second standby', $token_a, sub {
 	is(verdict($b, 'SELECT * FROM effect.complete_effect(' . key_of('pay', 'sent') . ', 1)'), 'fenced', 'second standby: complete_effect as the first call');
 });
-is(value($b, 'SELECT timeline_id FROM pg_control_checkpoint()'), $timeline_a, 'second standby: the same timeline number as the first');
+is(value($b, 'SELECT timeline FROM effect.cluster'), $timeline_a, 'second standby: the same timeline number as the first');
 is(sqlstate_of($b, q(SELECT effect.fence('nightly', ?)), $token_a), 'LE001', 'second standby: the holder on the first is fenced');
 is(sqlstate_of($b, q(SELECT effect.fence('nightly', ?)), $token_b + 1), 'LE003', 'second standby: a token never granted here is not known');
 $standby{b}->stop('immediate');

@@ -96,6 +96,8 @@ for my $way (@ways)
 
 	# The first call notices that this is another place.
 	is(value($dbh, q(SELECT effect.renew_lease('forty', 40))), undef, "$name: the old holder is fenced here");
+	is(verdict($dbh, q(SELECT * FROM effect.claim_lease('forty', 'here', '1 hour'))), 'quarantined', "$name: and nothing is claimed before somebody says so");
+	$dbh->do('SELECT effect.adopt_cluster()');
 	my $r = row($dbh, q(SELECT * FROM effect.claim_lease('forty', 'here', '1 hour')));
 	is($r->{verdict}, 'granted', "$name: the lease comes back free");
 	cmp_ok($r->{fencing_token}, '>', 41, "$name: the next token, $r->{fencing_token}, is higher than any before");
@@ -125,6 +127,7 @@ $node->command_ok([ 'pg_restore', '--exit-on-error', '-d', 'again', "$dir/again"
 	my $copy = session($node, db => 'copy_custom');
 	my $dbh  = session($node, db => 'again');
 	my $old  = value($copy, q(SELECT max(fencing_token) FROM effect.leases));
+	$dbh->do('SELECT effect.adopt_cluster()');
 	cmp_ok(row($dbh, q(SELECT * FROM effect.claim_lease('forty', 'x', '1 hour')))->{fencing_token}, '>', $old, 'again: the next token is higher still');
 }
 

@@ -48,6 +48,14 @@ my %writes = (
 	once_array       => q(SELECT effect.once('seen', '{new,newer}'::text[])),
 	resolve_unknown  => 'SELECT effect.resolve_unknown(' . key_of('pay', 'unknown') . q{, 'happened')},
 	bump_epochs      => q(SELECT effect.bump_epochs()),
+	set_action       => q(SELECT effect.set_action('pay', on_unknown => 'check')),
+	approve          => "SELECT effect.approve($open, 'ann')",
+	revoke_approval  => "SELECT effect.revoke_approval($open, 'ann')",
+	refuse_approval  => 'SELECT effect.refuse_approval(' . key_of('pay', 'claimed') . q{, 'ann', 'test')},
+	next_unknown     => q(SELECT * FROM effect.next_unknown('poller')),
+	sweep            => q(SELECT * FROM effect.sweep()),
+	quarantine       => q(SELECT effect.quarantine('test')),
+	adopt_cluster    => q(SELECT effect.adopt_cluster()),
 );
 my %reads = (
 	leases         => q(SELECT owner FROM effect.leases),
