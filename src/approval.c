@@ -121,6 +121,9 @@ approval_spend(Effect *effect, const Action *action, char **detail)
 	int			given;
 
 	sql_open(&scope);
+	/* lock them all, which may wait, and count those that are good after that */
+	(void) approval_count(effect, now, deadline);
+	now = GetCurrentTimestamp();
 	given = approval_count(effect, now, deadline);
 	if (given >= action->approvals)
 		approval_write_spent(effect, action->approvals, now, deadline);

@@ -308,6 +308,7 @@ extern void ledger_set_unknown(Effect *effect, const char *reason, Jsonb *late_a
 extern bool ledger_is_unknown(const Effect *effect);
 extern char *ledger_mismatch(const Effect *effect, Jsonb *inputs, ArrayType *fields);
 extern void ledger_resend(Effect *effect);
+extern void ledger_list(const pg_uuid_t *key);
 extern void ledger_list_straggler(const Effect *effect);
 extern void ledger_close(Effect *effect, const char *reason, Jsonb *response);
 extern void ledger_journal(const Effect *effect, const char *event, int64 token,

@@ -294,13 +294,19 @@ ledger_insert(Effect *effect)
 void
 ledger_list_straggler(const Effect *effect)
 {
+	if (effect->created_at != 0 && effect->submitted_at - effect->created_at >= USECS_PER_MINUTE)
+		ledger_list(&effect->key);
+}
+
+/* Sweep looks at this effect, wherever its mark stands. */
+void
+ledger_list(const pg_uuid_t *key)
+{
 	SqlScope	scope;
 	SqlArgs		args = {0};
 
-	if (effect->created_at == 0 || effect->submitted_at - effect->created_at < USECS_PER_MINUTE)
-		return;
 	sql_open(&scope);
-	sql_arg_uuid(&args, &effect->key);
+	sql_arg_uuid(&args, key);
 	(void) sql_write(&straggler_insert, &args);
 	sql_close(&scope);
 }

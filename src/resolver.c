@@ -44,7 +44,7 @@ static SqlPlan resolver_select_next = {
 	"SELECT u.effect_key, l.action, l.target, l.inputs, l.attempt, l.submitted_at, u.since, u.reason,"
 	" u.checks, u.late_answer" RESOLVER_DUE
 	" AND ($3 IS NULL OR l.action OPERATOR(pg_catalog.=) $3)"
-	" ORDER BY u.since, u.effect_key LIMIT 1 FOR UPDATE OF u SKIP LOCKED",
+	" ORDER BY u.since, u.effect_key LIMIT 1 FOR UPDATE OF l, u SKIP LOCKED",
 	3, {TIMESTAMPTZOID, FLOAT8OID, TEXTOID}
 };
 

@@ -29,6 +29,7 @@ PG_FUNCTION_INFO_V1(effect_sweep);
 #define SWEEP_MAX_RUNS		100
 #define SWEEP_MAX_EFFECTS	1000
 #define SWEEP_MAX_ROWS		20000
+#define SWEEP_MAX_STRETCHES	10
 #define SWEEP_MAX_LOOKS		50
 #define SWEEP_MAX_SECONDS	30
 
@@ -58,11 +59,15 @@ static SqlPlan sweep_write_mark = {
 	2, {TIMESTAMPTZOID, TIMESTAMPTZOID}
 };
 
-/* Rows may become visible with a created_at from before their commit. */
+/*
+ * Rows may become visible with a created_at from before their commit: that of a
+ * transaction which has an id by now, or a minute older where it only submits.
+ */
 static SqlPlan sweep_horizon = {
 	"SELECT LEAST($1 OPERATOR(pg_catalog.-) pg_catalog.make_interval(mins => 2),"
-	" (SELECT pg_catalog.min(xact_start) FROM pg_catalog.pg_stat_activity"
-	"   WHERE datid OPERATOR(pg_catalog.=) $2),"
+	" (SELECT pg_catalog.min(xact_start) OPERATOR(pg_catalog.-) pg_catalog.make_interval(mins => 1)"
+	"   FROM pg_catalog.pg_stat_activity"
+	"   WHERE datid OPERATOR(pg_catalog.=) $2 AND backend_xid IS NOT NULL),"
 	" CASE WHEN EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts"
 	"   WHERE database OPERATOR(pg_catalog.=) pg_catalog.current_database())"
 	" THEN '-infinity'::pg_catalog.timestamptz END)",
@@ -87,9 +92,17 @@ static SqlPlan sweep_instant = {
 	2, {TIMESTAMPTZOID, INT4OID}
 };
 
+/* Those of the list that need a hand: a live attempt is passed over. */
 static SqlPlan sweep_stragglers = {
-	"SELECT effect_key FROM effect.straggler LIMIT $1",
-	1, {INT4OID}
+	"SELECT s.effect_key FROM effect.straggler AS s"
+	" LEFT JOIN effect.ledger AS l ON l.effect_key OPERATOR(pg_catalog.=) s.effect_key"
+	" LEFT JOIN effect.lease AS j ON j.job_key OPERATOR(pg_catalog.=) l.job_key"
+	" WHERE NOT COALESCE(l.state OPERATOR(pg_catalog.=) 'submitted'::effect.effect_state"
+	"   AND CASE WHEN l.job_key IS NULL THEN l.busy_until OPERATOR(pg_catalog.>) $2"
+	"     AND l.updated_at OPERATOR(pg_catalog.>=) (SELECT moved_at FROM effect.cluster WHERE only_row)"
+	"   ELSE j.owner IS NOT NULL AND j.fencing_token OPERATOR(pg_catalog.=) l.fencing_token END, false)"
+	" LIMIT $1",
+	2, {INT4OID, TIMESTAMPTZOID}
 };
 
 static SqlPlan sweep_drop_straggler = {
@@ -186,7 +199,23 @@ sweep_set_mark(TimestampTz mark)
 	sql_close(&scope);
 }
 
-/* Get past an instant that fills a stretch; false: some of it is submitted. */
+/*
+ * List an effect that is still submitted, so that the mark can pass it; false:
+ * somebody has its row locked, and may be listing it too.
+ */
+static bool
+sweep_list(const pg_uuid_t *key)
+{
+	Effect		effect;
+
+	if (!ledger_read(key, LOCK_SKIP, &effect))
+		return false;
+	if (effect.state == STATE_SUBMITTED)
+		ledger_list(key);
+	return true;
+}
+
+/* Get past an instant that fills a stretch; false: it cannot be passed yet. */
 static bool
 sweep_past(TimestampTz instant, Swept *swept)
 {
@@ -204,34 +233,33 @@ sweep_past(TimestampTz instant, Swept *swept)
 	sql_close(&scope);
 	past = n < SWEEP_MAX_EFFECTS;
 	for (int i = 0; i < n; i++)
-		past &= !sweep_effect(&keys[i], swept);
+		past &= !sweep_effect(&keys[i], swept) || sweep_list(&keys[i]);
 	return past;
 }
 
 /*
- * One stretch of the ledger from the mark on.  The mark moves to the oldest
- * effect still submitted in it, or to its end, never past the limit.
+ * One stretch of the ledger.  What is still submitted in it is listed where the
+ * mark will pass it, so that one long attempt does not hide those behind it.
+ * Where the stretch ends; "more": there is one behind it; "limit": the mark may
+ * not pass it.
  */
-static void
-sweep_ledger(Swept *swept)
+static TimestampTz
+sweep_stretch_from(TimestampTz from, TimestampTz *limit, bool *more, Swept *swept)
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
-	TimestampTz limit = sweep_limit();
-	TimestampTz mark = sweep_mark();
 	TimestampTz next;
 	pg_uuid_t  *keys;
 	TimestampTz *created;
 	int			n;
-	bool		stuck;
 
 	sql_open(&scope);
-	sql_arg(&args, TimestampTzGetDatum(mark), false);
+	sql_arg(&args, TimestampTzGetDatum(from), false);
 	sql_arg(&args, Int32GetDatum(SWEEP_MAX_ROWS), false);
 	sql_arg(&args, Int32GetDatum(SWEEP_MAX_EFFECTS), false);
 	(void) sql_read(&sweep_stretch, &args);
 	next = sql_column_time(2);
-	stuck = next != 0 && next == mark && sql_column_int(3) == SWEEP_MAX_ROWS;
+	*more = sql_column_int(3) == SWEEP_MAX_ROWS;
 	keys = sql_rows_uuid(&scope, 1, &n);
 	created = MemoryContextAlloc(scope.caller, (n + 1) * sizeof(TimestampTz));
 	for (int i = 0; i < n; i++)
@@ -243,16 +271,47 @@ sweep_ledger(Swept *swept)
 	}
 	sql_close(&scope);
 	if (next == 0)
-		next = limit;			/* nothing from the mark on */
+		next = *limit;			/* nothing from the mark on */
 	if (n == SWEEP_MAX_EFFECTS)
+	{
 		next = created[n - 1];	/* more may be submitted behind these */
-	for (int i = n - 1; i >= 0; i--)
-		if (sweep_effect(&keys[i], swept))
-			next = created[i];
-	if (stuck && next == mark && sweep_past(mark, swept))
-		next = mark + 1;
-	next = Min(next, limit);
-	sweep_set_mark(Max(next, mark));
+		*more = true;
+	}
+	for (int i = 0; i < n; i++)
+		if (sweep_effect(&keys[i], swept) && created[i] < Min(next, *limit) &&
+			!sweep_list(&keys[i]))
+			*limit = created[i];
+	if (*more && next == from)
+	{
+		*more = sweep_past(from, swept);
+		next = *more ? from + 1 : from;
+	}
+	return next;
+}
+
+/* The ledger from the mark on, as far as one call goes. */
+static void
+sweep_ledger(Swept *swept)
+{
+	TimestampTz limit = sweep_limit();
+	TimestampTz mark = sweep_mark();
+	TimestampTz at = mark;
+	bool		more = true;
+
+	for (int i = 0; i < SWEEP_MAX_STRETCHES && more; i++)
+		at = sweep_stretch_from(at, &limit, &more, swept);
+	sweep_set_mark(Max(Min(at, limit), mark));
+}
+
+/* Nobody is submitting it at this moment: we have its row, or it has none. */
+static bool
+sweep_may_strike(const pg_uuid_t *key)
+{
+	Effect		effect;
+
+	if (ledger_read(key, LOCK_SKIP, &effect))
+		return effect.state != STATE_SUBMITTED;
+	return !ledger_read(key, LOCK_NONE, &effect);
 }
 
 /* Those that were submitted behind the mark. */
@@ -266,6 +325,7 @@ sweep_listed(Swept *swept)
 
 	sql_open(&scope);
 	sql_arg(&args, Int32GetDatum(SWEEP_MAX_EFFECTS), false);
+	sql_arg_time(&args, GetCurrentTimestamp());
 	(void) sql_read(&sweep_stragglers, &args);
 	keys = sql_rows_uuid(&scope, 0, &n);
 	sql_close(&scope);
@@ -273,7 +333,7 @@ sweep_listed(Swept *swept)
 	{
 		SqlArgs		key = {0};
 
-		if (sweep_effect(&keys[i], swept))
+		if (sweep_effect(&keys[i], swept) || !sweep_may_strike(&keys[i]))
 			continue;
 		sql_open(&scope);
 		sql_arg_uuid(&key, &keys[i]);

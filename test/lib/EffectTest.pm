@@ -144,6 +144,7 @@ sub spawn
 	die "fork: $!" unless defined $pid;
 	return $pid if $pid;
 	srand((defined $seed ? $seed : 0) + $n);
+	alarm($ENV{TAP_TIMEOUT} || 240);    # a child that outlives us would keep prove waiting
 	my $ok = eval { $code->(); 1 };
 	print STDERR "# child $n: $@" unless $ok;
 
