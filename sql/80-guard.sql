@@ -106,4 +106,6 @@ CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.approval
 
 CREATE TRIGGER guard_update BEFORE UPDATE ON effect.checkpoint
 	FOR EACH ROW EXECUTE FUNCTION effect.guard_checkpoint();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.checkpoint
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
 

@@ -161,7 +161,7 @@ SELECT is(:'v_state'::text, '4', 'get_checkpoint is not');
 
 -- Against plain SQL: an earlier run does not overwrite a later one's
 SELECT throws_ok($$UPDATE effect.checkpoint SET fencing_token = 2, state = '1' WHERE job_key = 'checkpoint/batch'$$, 'LE012', NULL, 'a checkpoint under a lower token');
-SELECT throws_ok($$INSERT INTO effect.checkpoint VALUES ('checkpoint/batch', NULL, 2, '1', now()) ON CONFLICT (job_key) DO UPDATE SET fencing_token = 2$$, 'LE012', NULL, 'by an upsert');
+SELECT throws_ok($$INSERT INTO effect.checkpoint SELECT 'checkpoint/batch', firing, 2, '1', now() FROM effect.checkpoint WHERE job_key = 'checkpoint/batch' ON CONFLICT (job_key, firing) DO UPDATE SET fencing_token = 2$$, 'LE012', NULL, 'by an upsert');
 SELECT throws_ok($$UPDATE effect.checkpoint SET job_key = 'checkpoint/x' WHERE job_key = 'checkpoint/batch'$$, 'LE012', NULL, 'or for another job');
 SELECT lives_ok($$UPDATE effect.checkpoint SET state = '5' WHERE job_key = 'checkpoint/batch'$$, 'the same run may');
 

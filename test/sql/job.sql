@@ -175,7 +175,7 @@ BEGIN
 	END LOOP;
 END $$;
 SELECT dblink_exec('owner', 'COMMIT') \g /dev/null
-SELECT is((pg_temp.failure($$SELECT * FROM dblink_get_result('other') AS t (x text)$$)).state, '40001', 'a registration that appeared meanwhile: try again');
+SELECT is((pg_temp.failure($$SELECT * FROM dblink_get_result('other') AS t (x text)$$)).state, '42501', 'a registration that appeared meanwhile is another role''s');
 SELECT is((registered_by, overlap, usable_by)::text, '(effect_job_owner,fail,)', 'the first one stands') FROM effect.job WHERE job_key = 'job/race';
 SELECT * FROM dblink_get_result('other') AS t (x text) \g /dev/null
 SELECT dblink_disconnect('owner'), dblink_disconnect('other') \g /dev/null
