@@ -254,6 +254,15 @@ claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
 	(void) sql_write(&run_insert, &run);
 }
 
+/* From here on to the end of this nest level a lock is waited for a second. */
+static void
+claim_bound_wait(void)
+{
+	if (LockTimeout == 0 || LockTimeout > LEASE_QUEUE_MS)
+		(void) set_config_option("lock_timeout", CppAsString2(LEASE_QUEUE_MS), PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
 /* The one queued claimer's wait */
 typedef struct Queue
 {
@@ -270,9 +279,7 @@ claim_wait_in_queue(void *arg)
 	if (!lock_advisory(EFFECT_LOCK_QUEUE, queue->hash, ExclusiveLock, false))
 		return;
 	nest = NewGUCNestLevel();
-	if (LockTimeout == 0 || LockTimeout > LEASE_QUEUE_MS)
-		(void) set_config_option("lock_timeout", CppAsString2(LEASE_QUEUE_MS), PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	claim_bound_wait();
 	queue->got = lock_advisory(EFFECT_LOCK_JOB, queue->hash, ExclusiveLock, true);
 	AtEOXact_GUC(true, nest);
 	unlock_advisory(EFFECT_LOCK_QUEUE, queue->hash, ExclusiveLock);
@@ -322,6 +329,52 @@ claim_lock(const Ask *ask, bool may_wait)
 	return false;
 }
 
+/* A registration to lock, and whether it was got */
+typedef struct Lockable
+{
+	const char *job_key;
+	bool		got;
+} Lockable;
+
+static void
+claim_wait_for_registration(void *arg)
+{
+	Lockable   *job = arg;
+	int			nest = NewGUCNestLevel();
+
+	claim_bound_wait();
+	job->got = job_lock(job->job_key);
+	AtEOXact_GUC(true, nest);
+}
+
+/*
+ * Lock the job's registration, which protects its queue, within a second; false:
+ * it is busy (an open enqueue, an open set_job), or gone.  Never in a scope.
+ */
+static bool
+claim_registration(const Ask *ask)
+{
+	Lockable	job = {.job_key = ask->job_key};
+	ErrorData  *error = sql_try(claim_wait_for_registration, &job);
+
+	if (error != NULL && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+		ReThrowError(error);
+	return error == NULL && job.got;
+}
+
+/* The firing waits its turn, or is dropped.  Under the registration's lock. */
+static void
+claim_write_queued(const Ask *ask, Told *told)
+{
+	SqlScope	scope;
+
+	sql_open(&scope);
+	told->verdict = firing_enqueue(ask->job_key, ask->firing, ask->job.queue_limit,
+								   GetCurrentTimestamp()) == FIRING_SATURATED ? "saturated" : "queued";
+	sql_close(&scope);
+}
+
 /*
  * Let the firing wait its turn.  Under the lock of the job's registration the
  * lease is read again: false, if it is free by now and may be taken.
@@ -333,40 +386,48 @@ claim_enqueue(const Ask *ask, Told *told)
 	Lease		lease;
 	bool		answered;
 
-	if (!job_lock(ask->job_key))
+	if (!claim_registration(ask))
 	{
-		told->verdict = "held"; /* dropped this instant: no policy applies */
+		told->verdict = "held";
 		return true;
 	}
 	sql_open(&scope);
 	answered = claim_answer(&scope, ask, &lease, told);
-	if (answered && strcmp(told->verdict, "queued") == 0)
-	{
-		if (firing_enqueue(ask->job_key, ask->firing, ask->job.queue_limit,
-						   GetCurrentTimestamp()) == FIRING_SATURATED)
-			told->verdict = "saturated";
-	}
 	sql_close(&scope);
+	if (answered && strcmp(told->verdict, "queued") == 0)
+		claim_write_queued(ask, told);
 	return answered;
 }
 
-/* Under the job's lock: look again, and take the lease if it is to be had. */
+/*
+ * Under the job's lock: look again, and take the lease if it is to be had.  The
+ * registration's lock comes after the job's.
+ */
 static void
 claim_locked(const Ask *ask, Told *told)
 {
 	SqlScope	scope;
 	Lease		lease;
+	bool		answered;
 
+	if (claim_queues(ask) && !claim_registration(ask))
+	{
+		told->verdict = "held";
+		return;
+	}
 	sql_open(&scope);
-	if (!claim_answer(&scope, ask, &lease, told))
+	answered = claim_answer(&scope, ask, &lease, told);
+	if (!answered)
 	{
 		if (lease.owner != NULL)
-			(void) lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
+			lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
 							psprintf("taken by %s", ask->owner));
 		claim_grant(&scope, ask, &lease, told);
 		cluster_flush_commit();
 	}
 	sql_close(&scope);
+	if (answered && strcmp(told->verdict, "queued") == 0)
+		claim_write_queued(ask, told);
 	if (told->token != 0)
 		told->checkpoint = checkpoint_read(ask->job_key, told->firing, ask->job.checkpoint_carries);
 }
@@ -383,29 +444,26 @@ claim_job(const Ask *ask, Told *told)
 	SqlScope	scope;
 	Lease		lease;
 	bool		answered;
-	bool		may_wait = ask->may_wait;
+	bool		enqueuing = false;
 
 	sql_open(&scope);
 	answered = claim_answer(&scope, ask, &lease, told);
 	sql_close(&scope);
 	if (answered && strcmp(told->verdict, "queued") == 0)
 	{
+		enqueuing = true;		/* it holds the registration, which grants want after the job */
 		answered = claim_enqueue(ask, told);
-		may_wait = false;		/* we hold the registration, which grants want after the job */
 	}
 	if (answered)
 		return;
 	if (cluster_quarantined())
-	{
 		told->verdict = "quarantined";
-		return;
-	}
-	if (!claim_lock(ask, may_wait))
-	{
+	else if (claim_lock(ask, ask->may_wait && !enqueuing))
+		claim_locked(ask, told);
+	else if (enqueuing)
+		claim_write_queued(ask, told);	/* whoever has the job's lock will find it */
+	else
 		told->verdict = "held";
-		return;
-	}
-	claim_locked(ask, told);
 }
 
 /*
