@@ -27,6 +27,10 @@ PG_FUNCTION_INFO_V1(effect_claim_any);
 /* How long the one queued claimer waits, in milliseconds */
 #define LEASE_QUEUE_MS		1000
 
+/* How often a claim that holds the registration looks for the job's lock */
+#define CLAIM_LOOKS			50
+#define CLAIM_LOOK_EVERY	2000L	/* microseconds */
+
 /* What a caller asks for */
 typedef struct Ask
 {
@@ -308,6 +312,24 @@ claim_queue(const char *job_key)
 }
 
 /*
+ * The registration that we hold was just given up by a release: at its COMMIT
+ * row locks go before advisory ones, so the job's lock follows in a moment.  To
+ * queue for it would be the wrong order of locks; to look again is not.
+ */
+static bool
+claim_lock_shortly(const Ask *ask)
+{
+	for (int i = 0; i < CLAIM_LOOKS; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(CLAIM_LOOK_EVERY);
+		if (lease_lock(ask->job_key, ExclusiveLock, false))
+			return true;
+	}
+	return false;
+}
+
+/*
  * Take the job's exclusive lock as a claim does; false: it stays busy.  First
  * the one that tells of grants in flight: a step to a new epoch by hand waits
  * for them, and no grant begins during one.
@@ -320,6 +342,8 @@ claim_lock(const Ask *ask, bool may_wait)
 	if (lease_lock(ask->job_key, ExclusiveLock, false))
 		return true;
 	if (may_wait && claim_queue(ask->job_key))
+		return true;
+	if (!may_wait && ask->may_wait && claim_lock_shortly(ask))
 		return true;
 	ereport(LOG,
 			(errmsg("claim of job \"%s\" by %s answers held: its lock is busy",
