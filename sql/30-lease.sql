@@ -39,12 +39,16 @@ SELECT pg_catalog.pg_extension_config_dump('effect.run', '');
 CREATE TABLE effect.firing (
 	job_key			text COLLATE "C" NOT NULL,
 	firing			text COLLATE "C" NOT NULL,
-	fencing_token	bigint NOT NULL,
-	finished_at		timestamptz NOT NULL,
-	CONSTRAINT firing_pkey PRIMARY KEY (job_key, firing)
+	queued_at		timestamptz,
+	fencing_token	bigint,
+	finished_at		timestamptz,
+	CONSTRAINT firing_pkey PRIMARY KEY (job_key, firing),
+	CONSTRAINT firing_waits_or_finished CHECK ((queued_at IS NULL) <> (finished_at IS NULL)
+		AND (finished_at IS NULL) = (fencing_token IS NULL))
 );
+CREATE INDEX firing_queue_idx ON effect.firing (job_key, queued_at, firing) WHERE finished_at IS NULL;
 COMMENT ON TABLE effect.firing IS
-	'the firings of a job that a run has finished: each is run to its end once, however often it is tried';
+	'the firings of a job that wait their turn, and those that a run has finished: each is run to its end once';
 SELECT pg_catalog.pg_extension_config_dump('effect.firing', '');
 
 -- COST: a planner that may choose should call these last.  They must never
@@ -99,10 +103,12 @@ CREATE VIEW effect.leases AS
 	SELECT l.job_key, l.owner, l.fencing_token, l.firing, l.granted_at, l.lease_until, l.lease_for,
 		   CASE WHEN l.owner IS NULL THEN 'free'
 				WHEN l.lease_until > pg_catalog.clock_timestamp() THEN 'live'
-				ELSE 'expired' END AS status
+				ELSE 'expired' END AS status,
+		   (SELECT pg_catalog.count(*) FROM effect.firing f
+			 WHERE f.job_key = l.job_key AND f.finished_at IS NULL) AS queued
 	  FROM effect.lease l;
 COMMENT ON VIEW effect.leases IS
-	'who holds what, since when and until when; expired: may be taken over, or revived by its holder''s renewal';
+	'who holds what, since when and until when, and how many firings wait; expired: may be taken over, or revived by its holder''s renewal';
 
 CREATE VIEW effect.runs AS
 	SELECT r.job_key, r.fencing_token, r.owner, r.firing, r.outcome, r.started_at, r.ended_at,

@@ -38,6 +38,16 @@ CREATE FUNCTION effect.guard_approval() RETURNS trigger
 	LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION effect.guard_approval() IS 'refuses to take back an approval that was spent (LE012)';
 
+CREATE FUNCTION effect.guard_firing() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_firing'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_firing() IS 'refuses to change or forget a finished firing (LE012)';
+
+CREATE FUNCTION effect.guard_checkpoint() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_guard_checkpoint'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.guard_checkpoint() IS 'refuses a checkpoint under a lower token (LE012)';
+
 CREATE TRIGGER guard_update BEFORE UPDATE ON effect.lease
 	FOR EACH ROW EXECUTE FUNCTION effect.guard_lease();
 CREATE TRIGGER guard_delete BEFORE DELETE ON effect.lease
@@ -53,9 +63,9 @@ CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.run
 	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
 
 CREATE TRIGGER guard_update BEFORE UPDATE ON effect.firing
-	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_firing();
 CREATE TRIGGER guard_delete BEFORE DELETE ON effect.firing
-	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_firing();
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.firing
 	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
 
@@ -92,5 +102,10 @@ CREATE TRIGGER guard_update BEFORE UPDATE ON effect.approval
 CREATE TRIGGER guard_delete BEFORE DELETE ON effect.approval
 	FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.approval
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
+
+CREATE TRIGGER guard_update BEFORE UPDATE ON effect.checkpoint
+	FOR EACH ROW EXECUTE FUNCTION effect.guard_checkpoint();
+CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.checkpoint
 	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
 

@@ -25,4 +25,4 @@ COMMENT ON FUNCTION effect.grant_approver(name) IS
 	'let a role approve, revoke and refuse; in no other set';
 
 -- New functions are executable by PUBLIC until this line, so it stands last.
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA effect FROM PUBLIC;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA effect FROM PUBLIC;

@@ -24,6 +24,10 @@ static const char acl_common[] =
 "effect.canonical_json(jsonb), effect.input_digest(jsonb), effect.input_digest(jsonb, text[]),"
 "effect.effect_key(text, text, text), effect.facts(VARIADIC \"any\"), effect.fence_gaps()";
 
+#define ACL_SET_JOB \
+"effect.set_job(text, interval, effect.overlap_policy, integer, interval, interval, timestamptz," \
+" text, effect.checkpoint_scope, boolean, interval, name[]), effect.drop_job(text)"
+
 #define ACL_SET_ACTION \
 "effect.set_action(text, text[], effect.identity, effect.unknown_policy, text, interval, interval," \
 " interval, integer, interval, interval, interval, name[])"
@@ -44,7 +48,8 @@ static const char acl_worker[] =
 "effect.mark_unknown(uuid, bigint, text), effect.close_effect(uuid, text, jsonb),"
 "effect.explain_effect(text, text, jsonb), effect.apply_effect(text, text, jsonb),"
 "effect.once(text, text, jsonb), effect.once(text, text[]),"
-ACL_SET_ACTION;
+"effect.save_checkpoint(text, bigint, jsonb), effect.get_checkpoint(text),"
+"effect.firing_of(text, timestamptz)," ACL_SET_JOB "," ACL_SET_ACTION;
 
 static const char acl_operator[] =
 "effect.revoke_lease(text, text), effect.bump_epochs(),"
@@ -52,7 +57,7 @@ static const char acl_operator[] =
 "effect.mark_unknown(uuid, bigint, text), effect.close_effect(uuid, text, jsonb),"
 "effect.reopen_effect(uuid, text), effect.explain_effect(text, text, jsonb),"
 "effect.next_unknown(text, text, interval), effect.sweep(), effect.quarantine(text),"
-"effect.adopt_cluster()," ACL_SET_ACTION;
+"effect.adopt_cluster()," ACL_SET_JOB "," ACL_SET_ACTION;
 
 static const char acl_approver[] =
 "effect.approve(uuid, text, text, interval), effect.revoke_approval(uuid, text),"
@@ -108,7 +113,10 @@ acl_grant_views(const char *role)
 Datum
 effect_grant_worker(PG_FUNCTION_ARGS)
 {
-	acl_grant_functions(acl_worker, acl_begin(fcinfo));
+	char	   *role = acl_begin(fcinfo);
+
+	acl_grant_functions(acl_worker, role);
+	acl_grant("EXECUTE ON PROCEDURE effect.run_job(text, text, text, text)", role);
 	SPI_finish();
 	PG_RETURN_VOID();
 }

@@ -27,6 +27,10 @@ PG_FUNCTION_INFO_V1(effect_claim_any);
 /* How long the one queued claimer waits, in milliseconds */
 #define LEASE_QUEUE_MS		1000
 
+/* How often a claim that holds the registration looks for the job's lock */
+#define CLAIM_LOOKS			50
+#define CLAIM_LOOK_EVERY	2000L	/* microseconds */
+
 /* What a caller asks for */
 typedef struct Ask
 {
@@ -35,7 +39,8 @@ typedef struct Ask
 	const char *firing;
 	pg_uuid_t  *nonce;
 	Interval   *lease_for;
-	bool		may_queue;
+	bool		may_wait;		/* for the job's lock, a second at most */
+	Job			job;
 } Ask;
 
 /* What it is told */
@@ -46,6 +51,8 @@ typedef struct Told
 	TimestampTz until;
 	const char *holder;
 	const char *firing;
+	const char *asked;			/* what became of the firing that was passed */
+	Jsonb	   *checkpoint;
 } Told;
 
 static SqlPlan claim_insert = {
@@ -67,29 +74,40 @@ static SqlPlan run_insert = {
 	5, {TEXTOID, INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID}
 };
 
-static SqlPlan firing_select = {
-	"SELECT 1 FROM effect.firing WHERE job_key OPERATOR(pg_catalog.=) $1"
-	" AND firing OPERATOR(pg_catalog.=) $2",
-	2, {TEXTOID, TEXTOID}
-};
-
 static bool
 claim_is_live(const Lease *lease, TimestampTz now)
 {
 	return lease->owner != NULL && lease->until > now;
 }
 
-/* Has a run for this firing finished? */
 static bool
-claim_firing_finished(const char *job_key, const char *firing)
+claim_queues(const Ask *ask)
 {
-	SqlArgs		args = {0};
+	return ask->job.registered && ask->job.overlap == OVERLAP_QUEUE;
+}
 
-	if (firing == NULL)
-		return false;
-	sql_arg_text(&args, job_key);
-	sql_arg_text(&args, firing);
-	return sql_read(&firing_select, &args) > 0;
+static bool
+claim_is_for(const Lease *lease, const Ask *ask)
+{
+	if (lease->firing == NULL || ask->firing == NULL)
+		return lease->firing == ask->firing;
+	return strcmp(lease->firing, ask->firing) == 0;
+}
+
+/*
+ * What became of the firing that was passed, where the grant it asks for again
+ * was for one that had waited longer; NULL: that grant was for something else.
+ */
+static const char *
+claim_asked_again(const Lease *lease, const Ask *ask)
+{
+	if (claim_is_for(lease, ask))
+		return "granted";
+	if (!claim_queues(ask) || lease->firing == NULL)
+		return NULL;
+	if (firing_state(ask->job_key, ask->firing) == FIRING_QUEUED)
+		return "queued";
+	return firing_queue_is_full(ask->job_key, ask->job.queue_limit) ? "saturated" : NULL;
 }
 
 /*
@@ -100,14 +118,36 @@ claim_firing_finished(const char *job_key, const char *firing)
 static bool
 claim_is_askers(const Lease *lease, const Ask *ask, TimestampTz now)
 {
-	if ((lease->firing == NULL) != (ask->firing == NULL) ||
-		(ask->firing != NULL && strcmp(lease->firing, ask->firing) != 0))
-		return false;			/* that grant is for another firing */
 	if (lease->ours && strcmp(lease->owner, ask->owner) == 0)
 		return true;
 	return ask->nonce != NULL && lease->nonce != NULL &&
 		memcmp(ask->nonce, lease->nonce, sizeof(pg_uuid_t)) == 0 &&
 		now - lease->granted_at <= EFFECT_NONCE_WINDOW;
+}
+
+/*
+ * What overlap comes to, by the job's policy.  "queued" is still to be written
+ * down by the caller.
+ */
+static const char *
+claim_overlap(const Ask *ask, const Lease *lease)
+{
+	if (!ask->job.registered)
+		return "held";
+	if (ask->job.overlap == OVERLAP_COALESCE)
+		return "coalesced";
+	if (ask->job.overlap == OVERLAP_QUEUE)
+		return "queued";
+	if (!ask->may_wait)
+		return "held";			/* claim_any goes on to the next job */
+	ereport(ERROR,
+			(errcode(ERRCODE_EFFECT_OVERLAP),
+			 errmsg("job \"%s\" overlaps: a run is live", ask->job_key),
+			 errdetail("Run " INT64_FORMAT " is held by %s since %s, until %s.", lease->token, lease->owner,
+					   pstrdup(timestamptz_to_str(lease->granted_at)),
+					   pstrdup(timestamptz_to_str(lease->until))),
+			 errhint("Its policy is fail. Wait for that run, or end it with effect.revoke_lease().")));
+	pg_unreachable();
 }
 
 /*
@@ -128,17 +168,23 @@ claim_answer(SqlScope *scope, const Ask *ask, Lease *lease, Told *told)
 		told->until = lease->until;
 	}
 	told->firing = ask->firing;
-	if (claim_is_live(lease, now) && claim_is_askers(lease, ask, now))
+	if (claim_is_live(lease, now) && claim_is_askers(lease, ask, now) &&
+		(told->asked = claim_asked_again(lease, ask)) != NULL)
 	{
 		told->verdict = "granted";
 		told->token = lease->token;
 		told->firing = lease->firing;
 		return true;
 	}
-	if (claim_firing_finished(ask->job_key, ask->firing))
+	if (firing_state(ask->job_key, ask->firing) == FIRING_FINISHED)
 		told->verdict = "already_ran";
+	else if (ask->job.paused)
+		told->verdict = "paused";
 	else if (claim_is_live(lease, now))
-		told->verdict = "held";
+		told->verdict = claim_overlap(ask, lease);
+	else if (lease->owner == NULL && lease->token != 0 && ask->job.at_least_for > 0 &&
+			 now - lease->granted_at < ask->job.at_least_for)
+		told->verdict = "cooling_down";
 	return told->verdict != NULL;
 }
 
@@ -155,6 +201,30 @@ claim_next_token(SqlScope *scope, const Lease *lease)
 	return token;
 }
 
+/*
+ * Which firing is granted: the one that has waited longest, if any waits; the
+ * one that was passed then waits its turn.
+ */
+static const char *
+claim_next_firing(SqlScope *scope, const Ask *ask, Told *told)
+{
+	const char *oldest = NULL;
+
+	told->firing = ask->firing;
+	told->asked = "granted";
+	if (!claim_queues(ask) || !job_lock(ask->job_key))
+		return told->firing;
+	oldest = firing_oldest(scope, ask->job_key);
+	if (oldest == NULL)
+		return told->firing;
+	firing_dequeue(ask->job_key, oldest);
+	told->firing = oldest;
+	if (ask->firing != NULL && strcmp(oldest, ask->firing) != 0)
+		told->asked = firing_enqueue(ask->job_key, ask->firing, ask->job.queue_limit,
+									 GetCurrentTimestamp()) == FIRING_QUEUED ? "queued" : "saturated";
+	return oldest;
+}
+
 /* Write the grant: the lease row, and its run.  Under the job's lock. */
 static void
 claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
@@ -162,6 +232,8 @@ claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
 	TimestampTz now = GetCurrentTimestamp();
 	SqlArgs		grant = {0};
 	SqlArgs		run = {0};
+
+	const char *firing = claim_next_firing(scope, ask, told);
 
 	told->verdict = "granted";
 	told->token = claim_next_token(scope, lease);
@@ -173,7 +245,7 @@ claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
 	sql_arg(&grant, Int64GetDatum(told->token), false);
 	sql_arg_time(&grant, told->until);
 	sql_arg(&grant, IntervalPGetDatum(ask->lease_for), false);
-	sql_arg_text(&grant, ask->firing);
+	sql_arg_text(&grant, firing);
 	sql_arg_uuid(&grant, ask->nonce);
 	sql_arg_time(&grant, now);
 	(void) sql_write(lease->token == 0 ? &claim_insert : &claim_update, &grant);
@@ -181,9 +253,18 @@ claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
 	sql_arg_text(&run, ask->job_key);
 	sql_arg(&run, Int64GetDatum(told->token), false);
 	sql_arg_text(&run, ask->owner);
-	sql_arg_text(&run, ask->firing);
+	sql_arg_text(&run, firing);
 	sql_arg_time(&run, now);
 	(void) sql_write(&run_insert, &run);
+}
+
+/* From here on to the end of this nest level a lock is waited for a second. */
+static void
+claim_bound_wait(void)
+{
+	if (LockTimeout == 0 || LockTimeout > LEASE_QUEUE_MS)
+		(void) set_config_option("lock_timeout", CppAsString2(LEASE_QUEUE_MS), PGC_USERSET,
+								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
 /* The one queued claimer's wait */
@@ -202,9 +283,7 @@ claim_wait_in_queue(void *arg)
 	if (!lock_advisory(EFFECT_LOCK_QUEUE, queue->hash, ExclusiveLock, false))
 		return;
 	nest = NewGUCNestLevel();
-	if (LockTimeout == 0 || LockTimeout > LEASE_QUEUE_MS)
-		(void) set_config_option("lock_timeout", CppAsString2(LEASE_QUEUE_MS), PGC_USERSET,
-								 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	claim_bound_wait();
 	queue->got = lock_advisory(EFFECT_LOCK_JOB, queue->hash, ExclusiveLock, true);
 	AtEOXact_GUC(true, nest);
 	unlock_advisory(EFFECT_LOCK_QUEUE, queue->hash, ExclusiveLock);
@@ -233,18 +312,38 @@ claim_queue(const char *job_key)
 }
 
 /*
+ * The registration that we hold was just given up by a release: at its COMMIT
+ * row locks go before advisory ones, so the job's lock follows in a moment.  To
+ * queue for it would be the wrong order of locks; to look again is not.
+ */
+static bool
+claim_lock_shortly(const Ask *ask)
+{
+	for (int i = 0; i < CLAIM_LOOKS; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(CLAIM_LOOK_EVERY);
+		if (lease_lock(ask->job_key, ExclusiveLock, false))
+			return true;
+	}
+	return false;
+}
+
+/*
  * Take the job's exclusive lock as a claim does; false: it stays busy.  First
  * the one that tells of grants in flight: a step to a new epoch by hand waits
  * for them, and no grant begins during one.
  */
 static bool
-claim_lock(const Ask *ask)
+claim_lock(const Ask *ask, bool may_wait)
 {
 	if (!lock_advisory(EFFECT_LOCK_EPOCH, 0, RowShareLock, false))
 		return false;
 	if (lease_lock(ask->job_key, ExclusiveLock, false))
 		return true;
-	if (ask->may_queue && claim_queue(ask->job_key))
+	if (may_wait && claim_queue(ask->job_key))
+		return true;
+	if (!may_wait && ask->may_wait && claim_lock_shortly(ask))
 		return true;
 	ereport(LOG,
 			(errmsg("claim of job \"%s\" by %s answers held: its lock is busy",
@@ -254,11 +353,114 @@ claim_lock(const Ask *ask)
 	return false;
 }
 
+/* A registration to lock, and whether it was got */
+typedef struct Lockable
+{
+	const char *job_key;
+	bool		got;
+} Lockable;
+
+static void
+claim_wait_for_registration(void *arg)
+{
+	Lockable   *job = arg;
+	int			nest = NewGUCNestLevel();
+
+	claim_bound_wait();
+	job->got = job_lock(job->job_key);
+	AtEOXact_GUC(true, nest);
+}
+
+/*
+ * Lock the job's registration, which protects its queue, within a second; false:
+ * it is busy (an open enqueue, an open set_job), or gone.  Never in a scope.
+ */
+static bool
+claim_registration(const Ask *ask)
+{
+	Lockable	job = {.job_key = ask->job_key};
+	ErrorData  *error = sql_try(claim_wait_for_registration, &job);
+
+	if (error != NULL && error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE &&
+		error->sqlerrcode != ERRCODE_T_R_DEADLOCK_DETECTED)
+		ReThrowError(error);
+	return error == NULL && job.got;
+}
+
+/* The firing waits its turn, or is dropped.  Under the registration's lock. */
+static void
+claim_write_queued(const Ask *ask, Told *told)
+{
+	SqlScope	scope;
+
+	sql_open(&scope);
+	told->verdict = firing_enqueue(ask->job_key, ask->firing, ask->job.queue_limit,
+								   GetCurrentTimestamp()) == FIRING_SATURATED ? "saturated" : "queued";
+	sql_close(&scope);
+}
+
+/*
+ * Let the firing wait its turn.  Under the lock of the job's registration the
+ * lease is read again: false, if it is free by now and may be taken.
+ */
+static bool
+claim_enqueue(const Ask *ask, Told *told)
+{
+	SqlScope	scope;
+	Lease		lease;
+	bool		answered;
+
+	if (!claim_registration(ask))
+	{
+		told->verdict = "held";
+		return true;
+	}
+	sql_open(&scope);
+	answered = claim_answer(&scope, ask, &lease, told);
+	sql_close(&scope);
+	if (answered && strcmp(told->verdict, "queued") == 0)
+		claim_write_queued(ask, told);
+	return answered;
+}
+
+/*
+ * Under the job's lock: look again, and take the lease if it is to be had.  The
+ * registration's lock comes after the job's.
+ */
+static void
+claim_locked(const Ask *ask, Told *told)
+{
+	SqlScope	scope;
+	Lease		lease;
+	bool		answered;
+
+	if (claim_queues(ask) && !claim_registration(ask))
+	{
+		told->verdict = "held";
+		return;
+	}
+	sql_open(&scope);
+	answered = claim_answer(&scope, ask, &lease, told);
+	if (!answered)
+	{
+		if (lease.owner != NULL)
+			lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
+							psprintf("taken by %s", ask->owner));
+		claim_grant(&scope, ask, &lease, told);
+		cluster_flush_commit();
+	}
+	sql_close(&scope);
+	if (answered && strcmp(told->verdict, "queued") == 0)
+		claim_write_queued(ask, told);
+	if (told->token != 0)
+		told->checkpoint = checkpoint_read(ask->job_key, told->firing, ask->job.checkpoint_carries);
+}
+
 /*
  * claim_job
  *		The whole of a claim.  A live lease answers from one read: nothing is
- *		written, no transaction id assigned.  Only a free or an expired one
- *		takes the lock, reads again, and writes.
+ *		written, no transaction id assigned (unless the firing is to wait).
+ *		Only a free or an expired one takes the lock, reads again, and writes.
  */
 static void
 claim_job(const Ask *ask, Told *told)
@@ -266,32 +468,26 @@ claim_job(const Ask *ask, Told *told)
 	SqlScope	scope;
 	Lease		lease;
 	bool		answered;
+	bool		enqueuing = false;
 
 	sql_open(&scope);
 	answered = claim_answer(&scope, ask, &lease, told);
 	sql_close(&scope);
+	if (answered && strcmp(told->verdict, "queued") == 0)
+	{
+		enqueuing = true;		/* it holds the registration, which grants want after the job */
+		answered = claim_enqueue(ask, told);
+	}
 	if (answered)
 		return;
 	if (cluster_quarantined())
-	{
 		told->verdict = "quarantined";
-		return;
-	}
-	if (!claim_lock(ask))
-	{
+	else if (claim_lock(ask, ask->may_wait && !enqueuing))
+		claim_locked(ask, told);
+	else if (enqueuing)
+		claim_write_queued(ask, told);	/* whoever has the job's lock will find it */
+	else
 		told->verdict = "held";
-		return;
-	}
-	sql_open(&scope);
-	if (!claim_answer(&scope, ask, &lease, told))
-	{
-		if (lease.owner != NULL)
-			(void) lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
-							psprintf("taken by %s", ask->owner));
-		claim_grant(&scope, ask, &lease, told);
-		cluster_flush_commit();
-	}
-	sql_close(&scope);
 }
 
 /*
@@ -313,10 +509,10 @@ claim_told_columns(TupleDesc desc, const Told *told, const char *asked_firing, i
 	nulls[at + 3] = told->holder == NULL;
 	values[at + 4] = told->firing ? CStringGetTextDatum(told->firing) : (Datum) 0;
 	nulls[at + 4] = told->firing == NULL;
-	/* what became of the firing that was passed: the verdict, until jobs can queue */
-	values[at + 5] = values[at];
+	values[at + 5] = told->asked ? enum_datum(verdict_type, told->asked) : values[at];
 	nulls[at + 5] = asked_firing == NULL;
-	nulls[at + 6] = true;		/* no checkpoint is kept for this job */
+	values[at + 6] = JsonbPGetDatum(told->checkpoint);
+	nulls[at + 6] = told->checkpoint == NULL;
 }
 
 static TupleDesc
@@ -329,17 +525,32 @@ claim_result_type(FunctionCallInfo fcinfo)
 	return BlessTupleDesc(desc);
 }
 
-/* lease_for of a job that nobody registered must come with the claim. */
+/* How long the lease lasts: as the caller says, or as the job is registered. */
 static Interval *
-claim_arg_for(FunctionCallInfo fcinfo, int n)
+claim_lease_for(const Job *job, Interval *passed)
 {
-	if (PG_ARGISNULL(n))
+	Interval   *lease_for = passed ? passed : job->lease_for;
+
+	if (lease_for == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lease_for must not be NULL: this job is not registered"),
+				 errmsg("lease_for must not be NULL: this job is not registered with one"),
 				 errhint("Say how long the lease lasts without a renewal, for example '5 minutes'.")));
-	(void) lease_end(GetCurrentTimestamp(), PG_GETARG_INTERVAL_P(n));
-	return PG_GETARG_INTERVAL_P(n);
+	(void) lease_end(GetCurrentTimestamp(), lease_for);
+	return lease_for;
+}
+
+/* What the job's registration says about this claim. */
+static void
+claim_as_registered(Ask *ask, Interval *lease_for)
+{
+	job_get(ask->job_key, &ask->job);
+	ask->lease_for = claim_lease_for(&ask->job, lease_for);
+	if (claim_queues(ask) && ask->firing == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("job \"%s\" queues: its claims need a firing", ask->job_key),
+				 errhint("Pass firing => effect.firing_of(job_key), or your own name of the moment.")));
 }
 
 /*
@@ -349,7 +560,7 @@ claim_arg_for(FunctionCallInfo fcinfo, int n)
 Datum
 effect_claim_lease(PG_FUNCTION_ARGS)
 {
-	Ask			ask = {.may_queue = true};
+	Ask			ask = {.may_wait = true};
 	Told		told;
 	TupleDesc	desc;
 	Datum		values[7];
@@ -357,9 +568,9 @@ effect_claim_lease(PG_FUNCTION_ARGS)
 
 	ask.job_key = arg_text(fcinfo, 0, "job_key", EFFECT_MAX_KEY);
 	ask.owner = arg_text(fcinfo, 1, "owner", EFFECT_MAX_LABEL);
-	ask.lease_for = claim_arg_for(fcinfo, 2);
 	ask.firing = arg_text_or_null(fcinfo, 3, "firing", EFFECT_MAX_LABEL);
 	ask.nonce = PG_ARGISNULL(4) ? NULL : PG_GETARG_UUID_P(4);
+	claim_as_registered(&ask, PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2));
 	begin_writing("effect.claim_lease()");
 
 	claim_job(&ask, &told);
@@ -369,11 +580,31 @@ effect_claim_lease(PG_FUNCTION_ARGS)
 }
 
 /*
+ * claim_for_run
+ *		A claim as run_job makes it: of a registered job, with its lease_for.
+ *		The verdict; the token is 0 where it is not granted.
+ */
+const char *
+claim_for_run(const char *job_key, const char *owner, const char *firing, int64 *token,
+			  char **granted, Jsonb **checkpoint)
+{
+	Ask			ask = {.job_key = job_key, .owner = owner, .firing = firing, .may_wait = true};
+	Told		told;
+
+	claim_as_registered(&ask, NULL);
+	claim_job(&ask, &told);
+	*token = told.token;
+	*granted = told.firing ? pstrdup(told.firing) : NULL;
+	*checkpoint = told.checkpoint;
+	return told.verdict;
+}
+
+/*
  * Ask for each job in turn until one is granted.  Otherwise "told" holds the
  * live lease that ends first, which is when asking again makes sense.
  */
 static const char *
-claim_first(Ask *ask, char **keys, int n, Told *told)
+claim_first(Ask *ask, char **keys, int n, Interval *lease_for, Told *told)
 {
 	memset(told, 0, sizeof(*told));
 	told->verdict = "held";
@@ -382,6 +613,7 @@ claim_first(Ask *ask, char **keys, int n, Told *told)
 		Told		one;
 
 		ask->job_key = keys[i];
+		claim_as_registered(ask, lease_for);
 		claim_job(ask, &one);
 		if (one.token != 0)
 		{
@@ -407,7 +639,7 @@ claim_first(Ask *ask, char **keys, int n, Told *told)
 Datum
 effect_claim_any(PG_FUNCTION_ARGS)
 {
-	Ask			ask = {.may_queue = false};
+	Ask			ask = {.may_wait = false};
 	Told		told;
 	const char *job_key;
 	char	  **keys;
@@ -418,10 +650,9 @@ effect_claim_any(PG_FUNCTION_ARGS)
 
 	keys = arg_text_array(fcinfo, 0, "job_keys", EFFECT_MAX_KEY, &n);
 	ask.owner = arg_text(fcinfo, 1, "owner", EFFECT_MAX_LABEL);
-	ask.lease_for = claim_arg_for(fcinfo, 2);
 	begin_writing("effect.claim_any()");
 
-	job_key = claim_first(&ask, keys, n, &told);
+	job_key = claim_first(&ask, keys, n, PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2), &told);
 	desc = claim_result_type(fcinfo);
 	values[0] = job_key ? CStringGetTextDatum(job_key) : (Datum) 0;
 	nulls[0] = job_key == NULL;

@@ -18,6 +18,7 @@ void		_PG_init(void);
 int			effect_default_timeout = 300000;
 int			effect_default_settle = 60000;
 bool		effect_require_registered_actions = false;
+bool		effect_require_registered_jobs = false;
 char	   *effect_site = NULL;
 int			effect_after_failover = FAILOVER_TRUST;
 int			effect_resolve_backoff_max = 3600;
@@ -48,6 +49,10 @@ _PG_init(void)
 	DefineCustomBoolVariable("effect.require_registered_actions",
 							 "Refuse effects of actions that nobody registered.",
 							 NULL, &effect_require_registered_actions, false,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("effect.require_registered_jobs",
+							 "Refuse claims of jobs that nobody registered.",
+							 NULL, &effect_require_registered_jobs, false,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("effect.site",
 							   "The name of this place, which tells a physical clone from its original.",

@@ -75,6 +75,7 @@ typedef enum EffectVerdict
 extern int	effect_default_timeout;
 extern int	effect_default_settle;
 extern bool effect_require_registered_actions;
+extern bool effect_require_registered_jobs;
 extern char *effect_site;
 extern int	effect_after_failover;
 extern int	effect_resolve_backoff_max;
@@ -223,9 +224,63 @@ extern TokenStanding lease_standing(const Lease *lease, int64 token);
 extern bool lease_accepts(const char *job_key, int64 token, Lease *lease);
 extern void lease_refused(const char *job_key, int64 token, const char *what);
 extern int	lease_expire(const char *job_key);
+extern TimestampTz lease_renew(const char *job_key, int64 token, Interval *lease_for);
+extern bool lease_release(const char *job_key, int64 token, const char *outcome, Jsonb *detail);
 extern TimestampTz lease_end(TimestampTz now, Interval *lease_for);
 extern int	lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
 							const char *event, const char *reason);
+
+/* ---- claim.c ---- */
+extern const char *claim_for_run(const char *job_key, const char *owner, const char *firing,
+								 int64 *token, char **granted, Jsonb **checkpoint);
+
+/* ---- job.c ---- */
+typedef enum OverlapPolicy
+{
+	OVERLAP_COALESCE,
+	OVERLAP_QUEUE,
+	OVERLAP_FAIL
+} OverlapPolicy;
+
+typedef struct Job
+{
+	bool		registered;
+	OverlapPolicy overlap;
+	int			queue_limit;
+	Interval   *lease_for;		/* NULL: comes with the claim */
+	int64		at_least_for;	/* microseconds */
+	bool		paused;
+	bool		checkpoint_carries;
+	bool		has_every;
+} Job;
+
+extern void job_get(const char *job_key, Job *job);
+extern void job_get_any(const char *job_key, Job *job);
+extern bool job_lock(const char *job_key);
+extern char *job_firing(const char *job_key, TimestampTz at);
+
+/* ---- firing.c ---- */
+typedef enum FiringState
+{
+	FIRING_NEW,
+	FIRING_QUEUED,
+	FIRING_SATURATED,
+	FIRING_FINISHED
+} FiringState;
+
+extern FiringState firing_state(const char *job_key, const char *firing);
+extern char *firing_oldest(SqlScope *scope, const char *job_key);
+extern FiringState firing_enqueue(const char *job_key, const char *firing, int limit, TimestampTz since);
+extern void firing_return(const char *job_key, const char *firing, TimestampTz since);
+extern bool firing_queue_is_full(const char *job_key, int limit);
+extern void firing_dequeue(const char *job_key, const char *firing);
+extern void firing_finish(const char *job_key, const char *firing, int64 token);
+extern void firing_notify(const char *event, const char *job_key, const char *firing);
+
+/* ---- checkpoint.c ---- */
+extern Jsonb *checkpoint_read(const char *job_key, const char *firing, bool carries);
+extern void checkpoint_write(const char *job_key, const char *firing, bool carries, int64 token,
+							 Jsonb *state);
 
 /* ---- fence.c ---- */
 extern void fence_add(const char *job_key, int64 token);

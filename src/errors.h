@@ -10,6 +10,8 @@
 
 /* your token is superseded: stop, never retry */
 #define ERRCODE_EFFECT_FENCED			MAKE_SQLSTATE('L','E','0','0','1')
+/* the job's policy is fail, and a run is live */
+#define ERRCODE_EFFECT_OVERLAP			MAKE_SQLSTATE('L','E','0','0','2')
 /* no such job, run, token or effect here */
 #define ERRCODE_EFFECT_NOT_FOUND		MAKE_SQLSTATE('L','E','0','0','3')
 /* the effect's state does not allow this step */

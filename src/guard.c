@@ -26,6 +26,8 @@ PG_FUNCTION_INFO_V1(effect_guard_ledger);
 PG_FUNCTION_INFO_V1(effect_guard_unknown);
 PG_FUNCTION_INFO_V1(effect_guard_cluster);
 PG_FUNCTION_INFO_V1(effect_guard_approval);
+PG_FUNCTION_INFO_V1(effect_guard_firing);
+PG_FUNCTION_INFO_V1(effect_guard_checkpoint);
 
 static SqlPlan guard_effect_state = {
 	"SELECT 1 FROM effect.ledger WHERE effect_key OPERATOR(pg_catalog.=) $1"
@@ -289,5 +291,36 @@ effect_guard_approval(PG_FUNCTION_ARGS)
 	(void) guard_value(data, data->tg_trigtuple, "consumed_at", &unspent);
 	if (!unspent)
 		guard_unchanged(data, spent);
+	return PointerGetDatum(data->tg_newtuple);
+}
+
+/* A firing that is finished stays so; one that waits may end its wait. */
+Datum
+effect_guard_firing(PG_FUNCTION_ARGS)
+{
+	static const char *const fixed[] = {"job_key", "firing", NULL};
+	TriggerData *data = guard_data(fcinfo);
+	bool		waits;
+
+	(void) guard_value(data, data->tg_trigtuple, "finished_at", &waits);
+	if (!waits)
+		guard_refuse(data, "a finished firing is kept as it is");
+	if (TRIGGER_FIRED_BY_DELETE(data->tg_event))
+		return PointerGetDatum(data->tg_trigtuple);
+	guard_unchanged(data, fixed);
+	return PointerGetDatum(data->tg_newtuple);
+}
+
+/* A later run's checkpoint is not overwritten by an earlier one's. */
+Datum
+effect_guard_checkpoint(PG_FUNCTION_ARGS)
+{
+	static const char *const fixed[] = {"job_key", "firing", NULL};
+	TriggerData *data = guard_data(fcinfo);
+
+	guard_unchanged(data, fixed);
+	if (guard_int(data, data->tg_newtuple, "fencing_token", INT8OID) <
+		guard_int(data, data->tg_trigtuple, "fencing_token", INT8OID))
+		guard_refuse(data, "a checkpoint of a later run stands");
 	return PointerGetDatum(data->tg_newtuple);
 }

@@ -70,12 +70,6 @@ static SqlPlan run_came_back = {
 	2, {TEXTOID, INT8OID}
 };
 
-static SqlPlan firing_insert = {
-	"INSERT INTO effect.firing (job_key, firing, fencing_token, finished_at)"
-	" VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-	4, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID}
-};
-
 uint64
 lease_hash(const char *job_key)
 {
@@ -249,6 +243,23 @@ lease_close_run(const char *job_key, int64 token, const char *outcome, Jsonb *de
 }
 
 /*
+ * A run is over that did not finish its firing: where the job queues, the
+ * firing goes back to the head of the queue, or nobody would ever run it.
+ */
+static void
+lease_requeue(const char *job_key, const Lease *lease)
+{
+	Job			job;
+
+	if (lease->firing == NULL)
+		return;
+	job_get_any(job_key, &job);
+	if (job.registered && job.overlap == OVERLAP_QUEUE && job_lock(job_key) &&
+		firing_state(job_key, lease->firing) == FIRING_NEW)
+		firing_return(job_key, lease->firing, lease->granted_at);
+}
+
+/*
  * Take a run's lease away: its end, and its submitted effects, which are
  * unknown from now on, are written in the same transaction.  How many.
  */
@@ -260,6 +271,7 @@ lease_take_away(const char *job_key, const Lease *lease, const char *outcome, co
 	JournalEntry entry = {.event = event, .job_key = job_key, .token = lease->token};
 
 	lease_close_run(job_key, lease->token, outcome, NULL);
+	lease_requeue(job_key, lease);
 	effects = ledger_abandon(job_key, lease->token, psprintf("the run was %s", outcome));
 	entry.detail = psprintf("held by %s until %s; %d effect(s) turned unknown; %s", lease->owner,
 							timestamptz_to_str(lease->until), effects, reason);
@@ -309,6 +321,30 @@ lease_hold(const char *job_key, int64 token, Lease *lease)
 	return lease_accepts(job_key, token, lease);
 }
 
+/* Extend a lease by its holder; its new end, 0: fenced. */
+TimestampTz
+lease_renew(const char *job_key, int64 token, Interval *lease_for)
+{
+	Lease		lease;
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	TimestampTz until;
+
+	if (!lease_hold(job_key, token, &lease))
+	{
+		lease_refused(job_key, token, "renew_lease");
+		return 0;
+	}
+	/* the clock is read after all waiting is over */
+	until = Max(lease_end(GetCurrentTimestamp(), lease_for ? lease_for : &lease.lease_for), lease.until);
+	sql_open(&scope);
+	sql_arg_text(&args, job_key);
+	sql_arg_time(&args, until);
+	(void) sql_write(&lease_extend, &args);
+	sql_close(&scope);
+	return until;
+}
+
 /*
  * effect.renew_lease(job_key, fencing_token, lease_for) -> timestamptz
  *		The new end; NULL: fenced.  Never shortens; NULL lease_for: as claimed.
@@ -320,26 +356,14 @@ effect_renew_lease(PG_FUNCTION_ARGS)
 	char	   *job_key = arg_text(fcinfo, 0, "job_key", EFFECT_MAX_KEY);
 	int64		token = arg_token(fcinfo, 1);
 	Interval   *lease_for = PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2);
-	Lease		lease;
-	SqlScope	scope;
-	SqlArgs		args = {0};
 	TimestampTz until;
 
 	if (lease_for)
 		(void) lease_end(GetCurrentTimestamp(), lease_for);
 	begin_writing("effect.renew_lease()");
-	if (!lease_hold(job_key, token, &lease))
-	{
-		lease_refused(job_key, token, "renew_lease");
+	until = lease_renew(job_key, token, lease_for);
+	if (until == 0)
 		PG_RETURN_NULL();
-	}
-	/* the clock is read after all waiting is over */
-	until = Max(lease_end(GetCurrentTimestamp(), lease_for ? lease_for : &lease.lease_for), lease.until);
-	sql_open(&scope);
-	sql_arg_text(&args, job_key);
-	sql_arg_time(&args, until);
-	(void) sql_write(&lease_extend, &args);
-	sql_close(&scope);
 	PG_RETURN_TIMESTAMPTZ(until);
 }
 
@@ -360,27 +384,49 @@ lease_ended_so(const char *job_key, int64 token, const char *outcome)
 	return found != NULL && strcmp(found, outcome) == 0;
 }
 
-/* Write the end of a run, and of its firing where it finished one. */
+/*
+ * Write the end of a run, and of its firing and checkpoint where it finished
+ * one.  Somebody who waits for the job is told, under the queue's own lock.
+ */
 static void
 lease_end_run(const char *job_key, const Lease *lease, const char *outcome, Jsonb *detail)
 {
 	SqlScope	scope;
-	SqlArgs		free_args = {0};
-	SqlArgs		firing_args = {0};
+	SqlArgs		args = {0};
+	Job			job;
+	bool		finished = strcmp(outcome, "finished") == 0;
+	bool		queues;
 
+	job_get_any(job_key, &job);
+	queues = job.registered && job.overlap == OVERLAP_QUEUE && job_lock(job_key);
 	sql_open(&scope);
-	sql_arg_text(&free_args, job_key);
-	(void) sql_write(&lease_free, &free_args);
+	sql_arg_text(&args, job_key);
+	(void) sql_write(&lease_free, &args);
 	lease_close_run(job_key, lease->token, outcome, detail);
-	if (lease->firing != NULL && strcmp(outcome, "finished") == 0)
-	{
-		sql_arg_text(&firing_args, job_key);
-		sql_arg_text(&firing_args, lease->firing);
-		sql_arg(&firing_args, Int64GetDatum(lease->token), false);
-		sql_arg_time(&firing_args, GetCurrentTimestamp());
-		(void) sql_write(&firing_insert, &firing_args);
-	}
+	if (finished && lease->firing != NULL)
+		firing_finish(job_key, lease->firing, lease->token);
+	if (queues && firing_oldest(&scope, job_key) != NULL)
+		firing_notify("released", job_key, lease->firing);
 	sql_close(&scope);
+	if (finished && !job.checkpoint_carries)
+		checkpoint_write(job_key, lease->firing, false, 0, NULL);
+}
+
+/* End a run by its holder; false: fenced. */
+bool
+lease_release(const char *job_key, int64 token, const char *outcome, Jsonb *detail)
+{
+	Lease		lease;
+
+	if (lease_hold(job_key, token, &lease))
+	{
+		lease_end_run(job_key, &lease, outcome, detail);
+		return true;
+	}
+	if (lease_ended_so(job_key, token, outcome))
+		return true;
+	lease_refused(job_key, token, "release_lease");
+	return false;
 }
 
 /*
@@ -396,7 +442,6 @@ effect_release_lease(PG_FUNCTION_ARGS)
 	int64		token = arg_token(fcinfo, 1);
 	char	   *outcome = arg_enum(fcinfo, 2, "outcome");
 	Jsonb	   *detail = arg_jsonb(fcinfo, 3, "detail");
-	Lease		lease;
 
 	if (strcmp(outcome, "finished") != 0 && strcmp(outcome, "failed") != 0)
 		ereport(ERROR,
@@ -404,15 +449,7 @@ effect_release_lease(PG_FUNCTION_ARGS)
 				 errmsg("a run cannot be released as %s", outcome),
 				 errhint("The outcome of a release is finished or failed.")));
 	begin_writing("effect.release_lease()");
-	if (lease_hold(job_key, token, &lease))
-	{
-		lease_end_run(job_key, &lease, outcome, detail);
-		PG_RETURN_BOOL(true);
-	}
-	if (lease_ended_so(job_key, token, outcome))
-		PG_RETURN_BOOL(true);
-	lease_refused(job_key, token, "release_lease");
-	PG_RETURN_BOOL(false);
+	PG_RETURN_BOOL(lease_release(job_key, token, outcome, detail));
 }
 
 /*

@@ -17,6 +17,7 @@
 
 #define RETENTION_STRETCH	5000
 #define RETENTION_EVERY		USECS_PER_DAY
+#define RETENTION_RUNS		1000
 
 bool		retention_deletes = false;	/* the guard of effect.ledger asks */
 
@@ -74,6 +75,18 @@ static SqlPlan retention_note = {
 	" VALUES ($1, $2, $3, $4, $5) ON CONFLICT (action, what) DO UPDATE"
 	" SET pruned_to = $3, pass_began = $4, pruned = r.pruned OPERATOR(pg_catalog.+) $5",
 	5, {TEXTOID, TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, INT8OID}
+};
+
+/* Oldest runs first, a bounded number a job and call; never a running one. */
+static SqlPlan retention_runs = {
+	"DELETE FROM effect.run AS r USING effect.job AS j CROSS JOIN LATERAL"
+	" (SELECT o.fencing_token FROM effect.run AS o WHERE o.job_key OPERATOR(pg_catalog.=) j.job_key"
+	"   ORDER BY o.fencing_token LIMIT $2) AS old"
+	" WHERE j.keep_runs_for IS NOT NULL AND r.job_key OPERATOR(pg_catalog.=) j.job_key"
+	" AND r.fencing_token OPERATOR(pg_catalog.=) old.fencing_token"
+	" AND r.outcome OPERATOR(pg_catalog.<>) 'running'::effect.run_outcome"
+	" AND r.ended_at OPERATOR(pg_catalog.<) ($1 OPERATOR(pg_catalog.-) j.keep_runs_for)",
+	2, {TIMESTAMPTZOID, INT4OID}
 };
 
 /* One thing to forget: of which action, what, for how long it is kept */
@@ -155,9 +168,24 @@ retention_run(Task *task, bool drops, TimestampTz now)
 	return (int) pruned;
 }
 
+/* The runs of jobs that keep them for a while only. */
+static void
+retention_prune_runs(TimestampTz now)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+
+	sql_open(&scope);
+	sql_arg_time(&args, now);
+	sql_arg(&args, Int32GetDatum(RETENTION_RUNS), false);
+	(void) sql_write(&retention_runs, &args);
+	sql_close(&scope);
+}
+
 /*
  * retention_prune
- *		One stretch for each action that asks for it.  Called by sweep, alone.
+ *		One stretch for each action that asks for it, and old runs.  Called by
+ *		sweep, alone.
  */
 void
 retention_prune(int *bodies, int *keys)
@@ -184,4 +212,14 @@ retention_prune(int *bodies, int *keys)
 		PG_END_TRY();
 		*(tasks[i].keys ? keys : bodies) += pruned;
 	}
+	retention_deletes = true;
+	PG_TRY();
+	{
+		retention_prune_runs(now);
+	}
+	PG_FINALLY();
+	{
+		retention_deletes = false;
+	}
+	PG_END_TRY();
 }

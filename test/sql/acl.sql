@@ -80,12 +80,15 @@ SELECT 'effect_acl_worker', unnest(ARRAY[
 	'effect.complete_effect(uuid,bigint,jsonb)', 'effect.complete_effects(uuid[],bigint,jsonb[])', 'effect.retract_effect(uuid,bigint,jsonb)',
 	'effect.mark_unknown(uuid,bigint,text)', 'effect.close_effect(uuid,text,jsonb)', 'effect.explain_effect(text,text,jsonb)',
 	'effect.apply_effect(text,text,jsonb)', 'effect.once(text,text,jsonb)', 'effect.once(text,text[])',
+	'effect.run_job(text,text,text,text)', 'effect.save_checkpoint(text,bigint,jsonb)', 'effect.get_checkpoint(text)', 'effect.firing_of(text,timestamp with time zone)',
+	'effect.set_job(text,interval,effect.overlap_policy,integer,interval,interval,timestamp with time zone,text,effect.checkpoint_scope,boolean,interval,name[])', 'effect.drop_job(text)',
 	'effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])'])
 UNION ALL
 SELECT 'effect_acl_operator', unnest(ARRAY[
 	'effect.revoke_lease(text,text)', 'effect.bump_epochs()', 'effect.resolve_unknown(uuid,effect.finding,integer,jsonb,jsonb)',
 	'effect.mark_unknown(uuid,bigint,text)', 'effect.close_effect(uuid,text,jsonb)', 'effect.reopen_effect(uuid,text)',
 	'effect.explain_effect(text,text,jsonb)', 'effect.may_read_bodies()', 'effect.next_unknown(text,text,interval)', 'effect.sweep()', 'effect.quarantine(text)', 'effect.adopt_cluster()',
+	'effect.set_job(text,interval,effect.overlap_policy,integer,interval,interval,timestamp with time zone,text,effect.checkpoint_scope,boolean,interval,name[])', 'effect.drop_job(text)',
 	'effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])'])
 UNION ALL
 SELECT 'effect_acl_approver', unnest(ARRAY[
@@ -102,7 +105,7 @@ SELECT bag_eq(format('SELECT pg_temp.relations(%L)', r), $$VALUES ('select effec
 SELECT bag_eq($$SELECT pg_temp.relations('effect_acl_approver')$$, $$VALUES ('select effect.awaiting_approval'), ('select effect.unused_approvals')$$, 'an approver reads what awaits approval and what was given');
 -- Every function is in some set, or the owner's alone.
 SELECT bag_eq($$SELECT name FROM call WHERE name NOT IN (SELECT call FROM may)$$,
-	$$VALUES ('effect.grant_worker(name)'), ('effect.grant_operator(name)'), ('effect.grant_monitor(name)'), ('effect.grant_approver(name)'), ('effect.guard_approval()'),
+	$$VALUES ('effect.grant_worker(name)'), ('effect.grant_operator(name)'), ('effect.grant_monitor(name)'), ('effect.grant_approver(name)'), ('effect.guard_approval()'), ('effect.guard_firing()'), ('effect.guard_checkpoint()'),
 			 ('effect.guard_keep()'), ('effect.guard_lease()'), ('effect.guard_run()'), ('effect.guard_ledger()'), ('effect.guard_unknown()'), ('effect.guard_cluster()')$$,
 	'only grants and guards are in no set');
 SELECT is_empty($$SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'effect'::regnamespace AND a.is_grantable$$, 'nothing is passed on');

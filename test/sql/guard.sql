@@ -123,7 +123,7 @@ ROLLBACK;
 -- INSERT takes any well-formed row, as a restore brings them.
 SELECT is(pg_temp.told($$INSERT INTO effect.lease VALUES ('guard/restored', 'w', 41, now(), '1 hour', NULL, NULL, now())$$), 'ok', 'a lease');
 SELECT is(pg_temp.told($$INSERT INTO effect.run VALUES ('guard/restored', 40, 'w', NULL, 'abandoned', now(), now(), NULL, 'someone')$$), 'ok', 'a run that has ended');
-SELECT is(pg_temp.told($$INSERT INTO effect.firing VALUES ('guard/restored', 'f', 40, now())$$), 'ok', 'a firing');
+SELECT is(pg_temp.told($$INSERT INTO effect.firing VALUES ('guard/restored', 'f', NULL, 40, now())$$), 'ok', 'a firing');
 SELECT is(pg_temp.told($$INSERT INTO effect.unknown VALUES (gen_random_uuid(), now(), 'x', 3, now(), NULL)$$), 'ok', 'an unknown row before its effect');
 SELECT is(pg_temp.told($$INSERT INTO effect.journal_entry (id, at, event, role_name) VALUES (1000000, now(), 'x', 'someone')$$), 'ok', 'a journal entry');
 SELECT is(pg_temp.told(format($$INSERT INTO effect.ledger (effect_key, action, target, inputs, fencing_token, attempt, state, held, ending, response, created_at, updated_at)
@@ -144,7 +144,7 @@ SELECT is(pg_temp.told($$UPDATE effect.ledger SET state = 'claimed', ending = NU
 RESET session_replication_role;
 SELECT is(pg_temp.told($$SET LOCAL session_replication_role = local; UPDATE effect.ledger SET state = 'claimed', ending = NULL WHERE action = 'guard' AND target = 'done'$$), 'LE012', 'under local they do not');
 SELECT is_empty($$SELECT c.oid::regclass FROM pg_class c WHERE relnamespace = 'effect'::regnamespace AND relkind = 'r'
-	AND relname NOT IN ('action', 'sweep_state', 'straggler', 'retention')
+	AND relname NOT IN ('action', 'job', 'sweep_state', 'straggler', 'retention')
 	AND (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE 'guard%') < 2$$, 'no table is without guards, but the registry and what sweep remembers');
 SELECT throws_ok($$SELECT effect.guard_keep()$$, '39P01', NULL, 'a guard is not for calling');
 CREATE TABLE guard_other (id int);

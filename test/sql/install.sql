@@ -34,7 +34,10 @@ SELECT bag_eq(
 	$$SELECT type || ' ' || identity FROM object WHERE type <> 'function'$$,
 	$$VALUES ('schema effect'),
 			 ('sequence effect.journal_entry_id_seq'),
-			 ('table effect.action'), ('table effect.approval'), ('table effect.cluster'),
+			 ('table effect.action'), ('table effect.job'), ('table effect.checkpoint'),
+			 ('type effect.overlap_policy'), ('type effect.checkpoint_scope'),
+			 ('procedure effect.run_job(pg_catalog.text,pg_catalog.text,pg_catalog.text,pg_catalog.text)'),
+			 ('table effect.approval'), ('table effect.cluster'),
 			 ('table effect.firing'), ('table effect.journal_entry'),
 			 ('table effect.lease'), ('table effect.ledger'), ('table effect.retention'), ('table effect.run'),
 			 ('table effect.straggler'), ('table effect.sweep_state'), ('table effect.unknown'),
@@ -100,6 +103,8 @@ SELECT bag_eq(
 		('effect.retract_effect(uuid,bigint,jsonb)'),
 		('effect.revoke_approval(uuid,text)'),
 		('effect.revoke_lease(text,text)'),
+		('effect.set_job(text,interval,effect.overlap_policy,integer,interval,interval,timestamp with time zone,text,effect.checkpoint_scope,boolean,interval,name[])'), ('effect.drop_job(text)'), ('effect.firing_of(text,timestamp with time zone)'),
+		('effect.save_checkpoint(text,bigint,jsonb)'), ('effect.get_checkpoint(text)'), ('effect.guard_firing()'), ('effect.guard_checkpoint()'),
 		('effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])'),
 		('effect.submit_effect(uuid,bigint,uuid)'),
 		('effect.sweep()')$$,
@@ -112,7 +117,7 @@ SELECT bag_eq(
 	$$VALUES ('effect_state', 'claimed submitted unknown done'),
 			 ('effect_verdict', 'reserved go go_after_commit apply done closed busy unknown fenced unapproved mismatch quarantined'),
 			 ('finding', 'happened did_not_happen cannot_tell'),
-			 ('identity', 'facts target'),
+			 ('identity', 'facts target'), ('checkpoint_scope', 'firing job'), ('overlap_policy', 'coalesce queue fail'),
 			 ('unknown_policy', 'check resend drop'),
 			 ('lease_verdict', 'granted held coalesced queued saturated already_ran cooling_down paused quarantined'),
 			 ('run_outcome', 'running finished failed revoked abandoned fenced')$$,
@@ -163,6 +168,10 @@ SELECT bag_eq(
 		('effect.retract_effect(uuid,bigint,jsonb)', 'effect_key fencing_token evidence'),
 		('effect.revoke_approval(uuid,text)', 'effect_key approver'),
 		('effect.revoke_lease(text,text)', 'job_key reason'),
+		('effect.set_job(text,interval,effect.overlap_policy,integer,interval,interval,timestamp with time zone,text,effect.checkpoint_scope,boolean,interval,name[])', 'job_key every overlap queue_limit lease_for at_least_for anchor time_zone checkpoint_scope paused keep_runs_for usable_by'),
+		('effect.drop_job(text)', 'job_key'), ('effect.firing_of(text,timestamp with time zone)', 'job_key at'),
+		('effect.save_checkpoint(text,bigint,jsonb)', 'job_key fencing_token state'), ('effect.get_checkpoint(text)', 'job_key'),
+		('effect.run_job(text,text,text,text)', 'job_key command firing owner'),
 		('effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])',
 			'action key_fields identity on_unknown resolver settle timeout far_side_dedupes_for approvals_required approve_within keep_body_for keep_key_for usable_by'),
 		('effect.submit_effect(uuid,bigint,uuid)', 'effect_key fencing_token nonce')$$,
@@ -203,7 +212,7 @@ SELECT set_eq(
 	ARRAY['canonical_json', 'input_digest', 'effect_key', 'facts'], 'and PARALLEL SAFE, and nothing else is');
 SELECT set_eq(
 	$$SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND provolatile = 's'$$,
-	ARRAY['fence_gaps', 'may_read_bodies'], 'two functions only read the catalogs: STABLE');
+	ARRAY['fence_gaps', 'firing_of', 'may_read_bodies'], 'three functions only read: STABLE');
 SELECT is_empty(
 	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace
 	     AND provolatile = 'v' AND (proparallel <> 'u' OR prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c'))$$,
@@ -211,7 +220,7 @@ SELECT is_empty(
 SELECT is_empty(
 	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace
 	     AND prokind = 'f' AND provolatile = 'v' AND prorettype <> 'trigger'::regtype AND procost < 1000
-	     AND proname !~ '^grant_|_fence$|^keep_token|^bump_|^set_|^sweep$|^quarantine$|^adopt_|appro'$$,
+	     AND proname !~ '^grant_|^drop_job|_fence$|^keep_token|^bump_|^set_|^sweep$|^quarantine$|^adopt_|appro'$$,
 	'what decides something is costly: a planner that may choose calls it last');
 SELECT is_empty(
 	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND proisstrict$$,

@@ -12,14 +12,14 @@ DROP ROLE IF EXISTS effect_lint_app;
 CREATE ROLE effect_lint_app;
 SELECT effect.grant_worker('effect_lint_app') \g /dev/null
 
-SELECT plan(306);
+SELECT plan(307);
 
 -- Declarations
 SELECT is_empty($$SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
 	WHERE p.pronamespace = 'effect'::regnamespace AND a.grantee = 0$$, 'no function is executable by PUBLIC');
 SELECT is_empty($$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND prosecdef$$, 'none is SECURITY DEFINER');
 SELECT is_empty($$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
-	AND provolatile <> 'i' AND (provolatile, proparallel) <> ('v', 'u')$$, 'C functions are VOLATILE PARALLEL UNSAFE, or IMMUTABLE');
+	AND provolatile <> 'i' AND proparallel <> 'u'$$, 'C functions are PARALLEL UNSAFE, or IMMUTABLE');
 SELECT is_empty($$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
 	AND prosrc NOT LIKE 'effect_%'$$, 'a function effect.verb_noun is effect_verb_noun in C');
 SELECT is_empty($$SELECT prosrc FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND prolang = (SELECT oid FROM pg_language WHERE lanname = 'c')
@@ -35,7 +35,7 @@ SELECT ok(:'script' !~* 'if\s+not\s+exists', 'nor IF NOT EXISTS');
 SELECT ok(:'script' !~* 'security\s+definer', 'nor SECURITY DEFINER');
 SELECT ok(:'script' !~* '\mcascade\M', 'nor CASCADE');
 SELECT ok(:'script' !~* '\mset\s+search_path', 'nor SET search_path');
-SELECT ok(:'script' ~ 'REVOKE ALL ON ALL FUNCTIONS IN SCHEMA effect FROM PUBLIC;\s*$', 'the REVOKE stands last');
+SELECT ok(:'script' ~ 'REVOKE ALL ON ALL ROUTINES IN SCHEMA effect FROM PUBLIC;\s*$', 'the REVOKE stands last');
 SELECT is((SELECT count(*) FROM regexp_matches(:'script', '^CREATE (FUNCTION|TABLE|VIEW|TYPE|SCHEMA)', 'gn')), (SELECT count(*) FROM regexp_matches(:'script', '^COMMENT ON (FUNCTION|TABLE|VIEW|TYPE|SCHEMA)', 'gn')),
 	'as many COMMENTs as objects');
 
@@ -97,6 +97,7 @@ INSERT INTO provoke SELECT state, unnest(sql) FROM (VALUES
 	('LE004', ARRAY(SELECT 'SELECT effect.' || u FROM unnest(ARRAY[format('complete_effect(%L, 1)', :'k_claimed'), format('retract_effect(%L, 1)', :'k_unknown'), format('mark_unknown(%L, 1, ''x'')', :'k_claimed'),
 		format('close_effect(%L, ''x'')', :'k_submitted'), format('close_effect(%L, ''x'')', :'k_unknown'), format('reopen_effect(%L, ''x'')', :'k_claimed'), format('reopen_effect(%L, ''x'')', :'k_applied'),
 		format('resolve_unknown(%L, ''happened'')', :'k_done'), format('resolve_unknown(%L, ''happened'')', :'k_claimed'), 'once(''lint'', ''submitted'')']) AS u)),
+	('LE002', ARRAY['SELECT effect.set_job(''lint/fail'', overlap => ''fail'', lease_for => ''1 hour''); SELECT effect.claim_lease(''lint/fail'', ''a''); SELECT effect.claim_lease(''lint/fail'', ''b'')']),
 	('LE005', ARRAY[format('SELECT effect.approve(%L, ''ann'', ''other terms'')', :'k_shown')]),
 	('LE006', ARRAY[format('SELECT effect.approve(%L, ''ann'')', :'k_spent'), format('SELECT effect.revoke_approval(%L, ''ann'')', :'k_spent')]),
 	('LE003', ARRAY['SELECT effect.refuse_approval(gen_random_uuid(), ''ann'', ''x'')', 'SET LOCAL effect.require_registered_actions = on; SELECT effect.claim_effect(''lint/nobody'', ''x'')']),
@@ -217,7 +218,7 @@ RESET ROLE;
 SELECT is(verdict::text, 'granted', 'a job key of 255 bytes') FROM effect.claim_lease(repeat('k', 255), repeat('o', 255), '366 days', repeat('f', 255));
 SELECT is(verdict::text, 'reserved', 'a target of 1,024 bytes') FROM effect.claim_effect(repeat('a', 255), repeat('t', 1024), terms_shown => repeat('s', 20000), run_id => repeat('r', 255));
 SELECT is((SELECT string_agg(name || ' ' || context || ' ' || setting || coalesce(unit, ''), ', ' ORDER BY name COLLATE "C") FROM pg_settings WHERE name LIKE 'effect.%'),
-	'effect.after_failover superuser trust, effect.default_settle superuser 60000ms, effect.default_timeout superuser 300000ms, effect.require_registered_actions superuser off, effect.resolve_backoff_max superuser 3600s, effect.site superuser ', 'the settings');
+	'effect.after_failover superuser trust, effect.default_settle superuser 60000ms, effect.default_timeout superuser 300000ms, effect.require_registered_actions superuser off, effect.require_registered_jobs superuser off, effect.resolve_backoff_max superuser 3600s, effect.site superuser ', 'the settings');
 SELECT throws_ok('SET effect.default_timeout = 0', '22023', NULL, 'a timeout of nothing');
 SELECT throws_ok('SET effect.default_tiemout = 5', '42602', NULL, 'a setting that is misspelt');
 

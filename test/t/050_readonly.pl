@@ -15,6 +15,7 @@ $dbh->do(q(CREATE TABLE work (who text, token bigint)));
 $dbh->do(q(CREATE TABLE fenced_work (who text)));
 $dbh->do(q(SELECT effect.require_fence('fenced_work')));
 $dbh->do(q(SELECT effect.claim_lease('j', 'holder', '1 hour')));
+$dbh->do(q(SELECT effect.set_job('registered', every => '1 hour', overlap => 'coalesce', lease_for => '1 hour')));
 $dbh->do(q(SELECT effect.begin_effect('pay', 'open', '{}', 'j', 1)));
 $dbh->do(q(SELECT effect.claim_effect('pay', 'claimed', '{}', 'j', 1)));
 $dbh->do(q(SELECT effect.begin_effect('pay', 'unknown', '{}', 'j', 1)));
@@ -56,6 +57,9 @@ my %writes = (
 	sweep            => q(SELECT * FROM effect.sweep()),
 	quarantine       => q(SELECT effect.quarantine('test')),
 	adopt_cluster    => q(SELECT effect.adopt_cluster()),
+	set_job          => q(SELECT effect.set_job('new', overlap => 'coalesce', lease_for => '1 hour')),
+	drop_job         => q(SELECT effect.drop_job('registered')),
+	save_checkpoint  => q(SELECT effect.save_checkpoint('j', 1, '{"at": 1}')),
 );
 my %reads = (
 	leases         => q(SELECT owner FROM effect.leases),
@@ -66,6 +70,8 @@ my %reads = (
 	explain_new    => q(SELECT (effect.explain_effect('pay', 'new')).verdict),
 	effect_key     => q(SELECT effect.effect_key('pay', 'x', effect.input_digest('{}'))),
 	fence_gaps     => q(SELECT count(*) FROM effect.fence_gaps()),
+	firing_of      => q(SELECT effect.firing_of('registered')),
+	get_checkpoint => q(SELECT effect.get_checkpoint('j')),
 );
 
 # Nothing was forgotten: every VOLATILE function that SQL can call stands above, or here.
