@@ -164,6 +164,8 @@ class Night:
     def on_held(self, run, seconds):
         run.host.held(run, seconds)
 
+    on_coalesced = on_held      # a registered job's word for it
+
     def on_already_ran(self, run, seconds):
         run.ended = "already_ran"
 

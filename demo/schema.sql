@@ -55,6 +55,8 @@ GRANT EXECUTE ON FUNCTION look_at_far_side(uuid, text, jsonb) TO ops;
 -- The actions.  settle is above the longest time for which a request can be under way: how
 -- long a run may sit on a `go` (SEND_WITHIN in common.py) and the far side's own bound.
 SET ROLE ops;
+-- A firing a night; a second scheduler that fires it meanwhile is told coalesced.
+SELECT effect.set_job('nightly', every => '1 day', overlap => 'coalesce', usable_by => '{app}') \g /dev/null
 SELECT effect.set_action('charge', on_unknown => 'check', resolver => 'public.look_at_far_side',
 	settle => '3 seconds', usable_by => '{app}') \g /dev/null
 -- The same for large amounts (LARGE in common.py), which somebody must approve first.
