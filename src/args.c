@@ -107,6 +107,13 @@ arg_check_jsonb(Jsonb *value, const char *name)
 				 errhint("Store the body elsewhere and pass its digest or address.")));
 }
 
+/* A document of our own making. */
+Jsonb *
+jsonb_from_text(const char *json)
+{
+	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json)));
+}
+
 /* A uuid that is needed. */
 pg_uuid_t *
 arg_uuid(FunctionCallInfo fcinfo, int n, const char *name)

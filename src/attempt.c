@@ -453,7 +453,7 @@ static Jsonb *
 attempt_element_inputs(Datum *inputs, int i)
 {
 	Jsonb	   *one = inputs ? DatumGetJsonbP(inputs[i])
-		: DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+		: jsonb_from_text("{}");
 
 	arg_check_jsonb(one, psprintf("element %d of inputs", i + 1));
 	if (!JB_ROOT_IS_OBJECT(one))

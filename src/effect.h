@@ -154,6 +154,7 @@ extern char *arg_text(FunctionCallInfo fcinfo, int n, const char *name, int max_
 extern char *arg_text_or_null(FunctionCallInfo fcinfo, int n, const char *name, int max_bytes);
 extern int64 arg_token(FunctionCallInfo fcinfo, int n);
 extern Jsonb *arg_jsonb(FunctionCallInfo fcinfo, int n, const char *name);
+extern Jsonb *jsonb_from_text(const char *json);
 extern pg_uuid_t *arg_uuid(FunctionCallInfo fcinfo, int n, const char *name);
 extern char *arg_enum(FunctionCallInfo fcinfo, int n, const char *name);
 extern void arg_check_text(const char *value, const char *name, int max_bytes);
@@ -251,7 +252,6 @@ typedef struct Job
 	int64		at_least_for;	/* microseconds */
 	bool		paused;
 	bool		checkpoint_carries;
-	bool		has_every;
 } Job;
 
 extern void job_get(const char *job_key, Job *job);

@@ -426,7 +426,7 @@ effect_facts(PG_FUNCTION_ARGS)
 	}
 	appendStringInfoChar(&out, '}');
 
-	document = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(out.data)));
+	document = jsonb_from_text(out.data);
 	if (JB_ROOT_COUNT(document) != count)
 		facts_refuse_twice(names, count);
 	PG_RETURN_JSONB_P(document);

@@ -70,24 +70,25 @@ inside_insert(Effect *effect)
  * with other inputs is a mismatch.
  */
 static void
-inside_key(Effect *effect)
+inside_key(const Action *action, Effect *effect)
 {
-	Action		action;
 	char	   *digest = palloc(65);
 
-	action_get(effect->action, true, &action);
-	action_key(&action, effect->target, effect->inputs, digest, &effect->key);
-	effect->inputs_digest = action.by_target ? digest : NULL;
+	action_key(action, effect->target, effect->inputs, digest, &effect->key);
+	effect->inputs_digest = action->by_target ? digest : NULL;
 }
 
 static void
 inside_args(FunctionCallInfo fcinfo, Effect *effect)
 {
+	Action		action;
+
 	memset(effect, 0, sizeof(*effect));
 	effect->action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
 	effect->target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
 	effect->inputs = attempt_inputs(fcinfo, 2);
-	inside_key(effect);
+	action_get(effect->action, true, &action);
+	inside_key(&action, effect);
 }
 
 /* What is told of a key that has a row, though this call did not insert it. */
@@ -224,17 +225,19 @@ effect_once_array(PG_FUNCTION_ARGS)
 	char	   *action = arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY);
 	int			n;
 	char	  **targets = arg_text_array(fcinfo, 1, "targets", EFFECT_MAX_TARGET, &n);
-	Jsonb	   *inputs = DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}")));
+	Jsonb	   *inputs = jsonb_from_text("{}");
+	Action		registered;
 	Once	   *all = palloc0(n * sizeof(Once));
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
+	action_get(action, true, &registered);	/* once, not an element */
 	for (int i = 0; i < n; i++)
 	{
 		all[i].position = i;
 		all[i].effect.action = action;
 		all[i].effect.target = targets[i];
 		all[i].effect.inputs = inputs;
-		inside_key(&all[i].effect);
+		inside_key(&registered, &all[i].effect);
 	}
 	begin_writing("effect.once()");
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);

@@ -130,7 +130,6 @@ job_from_row(const Registration *row, Job *job)
 	job->paused = DatumGetBool(row->value[JOB_PAUSED]);
 	job->checkpoint_carries =
 		strcmp(TextDatumGetCString(row->value[JOB_CHECKPOINT_SCOPE]), "job") == 0;
-	job->has_every = !row->null[JOB_EVERY];
 }
 
 /*

@@ -66,7 +66,7 @@ outcome_keep_late(Effect *effect, int64 token, const char *event, Jsonb *evidenc
 	/* an answer without a response says that it happened: a JSON null */
 	if (strcmp(event, "late_answer") == 0)
 		answer = evidence ? evidence
-			: DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("null")));
+			: jsonb_from_text("null");
 	if (ledger_is_unknown(effect))
 		ledger_set_unknown(effect, "its holder was superseded", answer);
 	if (effect->job_key != NULL && own)

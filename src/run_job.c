@@ -111,7 +111,7 @@ run_error_detail(const ErrorData *error)
 	appendStringInfoString(&json, "{\"error\": ");
 	escape_json(&json, error->message);
 	appendStringInfo(&json, ", \"sqlstate\": \"%s\"}", unpack_sql_state(error->sqlerrcode));
-	return DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(json.data)));
+	return jsonb_from_text(json.data);
 }
 
 /*
