@@ -39,26 +39,6 @@ CREATE FUNCTION effect.refuse_approval(effect_key uuid, approver text, reason te
 COMMENT ON FUNCTION effect.refuse_approval(uuid, text, text) IS
 	'refuse a claimed effect: it is closed, and whoever asks is told why';
 
-CREATE VIEW effect.awaiting_approval AS
-	SELECT l.effect_key, l.action, l.target,
-		   CASE WHEN effect.may_read_bodies() THEN l.inputs END AS inputs,
-		   CASE WHEN effect.may_read_bodies() THEN l.terms_shown END AS terms_shown,
-		   l.created_at AS since, l.created_at + a.approve_within AS expires,
-		   a.approvals_required, g.given
-	  FROM effect.ledger l
-	  JOIN effect.action a ON a.action = l.action
-	  CROSS JOIN LATERAL (
-		SELECT pg_catalog.count(*)::integer AS given
-		  FROM effect.approval p
-		 WHERE p.effect_key = l.effect_key AND p.revoked_at IS NULL
-		   AND (p.expires_at IS NULL OR p.expires_at > pg_catalog.clock_timestamp())
-		   AND (p.terms IS NULL OR l.terms_shown IS NULL OR p.terms = l.terms_shown)
-		   AND (a.approve_within IS NULL OR p.approved_at <= l.created_at + a.approve_within)) AS g
-	 WHERE l.state = 'claimed' AND a.approvals_required > g.given
-	   AND (a.approve_within IS NULL OR l.created_at + a.approve_within > pg_catalog.clock_timestamp());
-COMMENT ON VIEW effect.awaiting_approval IS
-	'claimed effects that still lack approvals, and until when they may be given';
-
 CREATE VIEW effect.unused_approvals AS
 	SELECT p.effect_key, p.approver, p.role_name, p.approved_at, p.expires_at,
 		   CASE WHEN effect.may_read_bodies() THEN p.terms END AS terms,

@@ -10,7 +10,7 @@ CREATE TABLE effect.sweep_state (
 	CONSTRAINT sweep_state_pkey PRIMARY KEY (only_row)
 );
 COMMENT ON TABLE effect.sweep_state IS
-	'one row: no effect created before swept_to is submitted unseen, and when sweep last ran';
+	'one row: effects created before swept_to have ended, are unknown, or are listed in effect.straggler; and when sweep last ran';
 SELECT pg_catalog.pg_extension_config_dump('effect.sweep_state', '');
 
 CREATE TABLE effect.straggler (
@@ -18,7 +18,7 @@ CREATE TABLE effect.straggler (
 	CONSTRAINT straggler_pkey PRIMARY KEY (effect_key)
 );
 COMMENT ON TABLE effect.straggler IS
-	'effects that were submitted long after they were created, which sweep would not look at again';
+	'claimed and submitted effects that sweep''s mark has passed';
 SELECT pg_catalog.pg_extension_config_dump('effect.straggler', '');
 
 CREATE TABLE effect.retention (
@@ -55,37 +55,3 @@ CREATE FUNCTION effect.next_unknown(
 	LANGUAGE C VOLATILE PARALLEL UNSAFE COST 10000;
 COMMENT ON FUNCTION effect.next_unknown(text, text, interval) IS
 	'for a resolver outside: the oldest unknown effect that is due a look, hidden from others for a while; no row: none is';
-
-CREATE VIEW effect.unknown_effects AS
-	SELECT e.effect_key, e.action, e.target, e.attempt, e.job_key, e.fencing_token, e.submitted_at,
-		   COALESCE(e.unknown_since, e.submitted_at) AS unknown_since,
-		   pg_catalog.clock_timestamp() - COALESCE(e.unknown_since, e.submitted_at) AS age,
-		   e.unknown_reason AS reason, e.checks, e.next_check, u.checked_by,
-		   COALESCE(a.on_unknown, 'check') AS on_unknown, a.resolver, e.inputs, e.late_answer
-	  FROM effect.effects e
-	  LEFT JOIN effect.unknown u ON u.effect_key = e.effect_key
-	  LEFT JOIN effect.action a ON a.action = e.action
-	 WHERE e.state = 'unknown'
-	 ORDER BY unknown_since;
-COMMENT ON VIEW effect.unknown_effects IS
-	'effects that may have happened, oldest first, with what a superseded run said of them';
-
-CREATE VIEW effect.action_stats AS
-	SELECT a.action, a.identity, a.on_unknown, a.resolver, a.approvals_required, a.registered_by,
-		   CASE WHEN a.on_unknown = 'drop' THEN 0 ELSE u.n END AS unknown,
-		   CASE WHEN a.on_unknown = 'drop' THEN u.n ELSE 0 END AS dropped,
-		   u.oldest AS unknown_since,
-		   COALESCE(rb.pruned, 0) AS bodies_pruned, COALESCE(rk.pruned, 0) AS keys_pruned,
-		   rk.pruned_to AS keys_pruned_to,
-		   CASE WHEN a.on_unknown = 'check' AND a.resolver IS NULL
-				THEN 'unobserved: register a resolver, or poll effect.next_unknown() from outside' END AS advice
-	  FROM effect.action a
-	  CROSS JOIN LATERAL (
-		SELECT pg_catalog.count(*) AS n, pg_catalog.min(k.since) AS oldest
-		  FROM effect.unknown k JOIN effect.ledger l ON l.effect_key = k.effect_key
-		 WHERE l.action = a.action) AS u
-	  LEFT JOIN effect.retention rb ON rb.action = a.action AND rb.what = 'bodies'
-	  LEFT JOIN effect.retention rk ON rk.action = a.action AND rk.what = 'keys';
-COMMENT ON VIEW effect.action_stats IS
-	'registered actions: how they are treated, how many effects of each are unknown or given up (dropped), and advice';
-

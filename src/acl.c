@@ -64,10 +64,13 @@ static const char acl_approver[] =
 "effect.refuse_approval(uuid, text, text)";
 static const char acl_approver_views[] = "effect.awaiting_approval, effect.unused_approvals";
 
-static const char acl_monitor[] = "effect.may_read_bodies()";
+static const char acl_monitor[] =
+"effect.may_read_bodies(), effect.open_keys()";
+static const char acl_numbers[] = "effect.metrics()";
 static const char acl_views[] =
-"effect.leases, effect.runs, effect.effects, effect.journal, effect.unknown_effects,"
-"effect.action_stats,"
+"effect.leases, effect.runs, effect.effects, effect.journal, effect.open_effects,"
+"effect.unknown_effects, effect.abandoned_claims, effect.attention, effect.advice, effect.job_stats,"
+"effect.action_stats, effect.lookalikes, effect.counters, effect.metric_values,"
 "effect.awaiting_approval, effect.unused_approvals";
 
 /* GRANT ... TO role, as the caller. */
@@ -106,6 +109,7 @@ static void
 acl_grant_views(const char *role)
 {
 	acl_grant_functions(acl_monitor, role);
+	acl_grant_functions(acl_numbers, role);
 	acl_grant(psprintf("SELECT ON %s", acl_views), role);
 }
 

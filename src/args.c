@@ -208,11 +208,12 @@ refuse_read_only(const char *function)
  * begin_writing
  *		First step, after its arguments, of every function that writes or locks
  *		rows of ours: refuse where nothing can be written, then make sure that
- *		tokens are counted where we are.
+ *		tokens are counted where we are, and write down what was counted so far.
  */
 void
 begin_writing(const char *function)
 {
 	refuse_read_only(function);
 	cluster_check();
+	stats_flush_if_due();
 }

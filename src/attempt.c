@@ -279,11 +279,24 @@ attempt_taken(const Attempt *attempt, Effect *effect, char **detail)
 		effect->submitted_at = GetCurrentTimestamp();
 		ledger_write(effect);
 	}
+	stats_deed(STATS_ACTION, effect->action, attempt->submit ? COUNT_GO : COUNT_RESERVED);
 	if (attempt->submit)
 	{
 		ledger_list_straggler(effect);
 		return attempt_go();
 	}
+	cluster_flush_commit();
+	return VERDICT_RESERVED;
+}
+
+/* The uncertain caller's answer of then, given again: nothing is written. */
+static EffectVerdict
+attempt_again(const Attempt *attempt)
+{
+	if (attempt->job_key != NULL)
+		fence_add(attempt->job_key, attempt->token);
+	if (attempt->submit)
+		return attempt_go();
 	cluster_flush_commit();
 	return VERDICT_RESERVED;
 }
@@ -370,7 +383,7 @@ attempt_make(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char 
 		if (verdict == VERDICT_BUSY && attempt_is_replay(effect, attempt))
 		{
 			*detail = NULL;
-			return attempt_taken(attempt, effect, detail);
+			return attempt_again(attempt);
 		}
 		if (verdict == VERDICT_RESERVED ||
 			(verdict == VERDICT_UNKNOWN && effect->state == STATE_SUBMITTED))
@@ -381,12 +394,13 @@ attempt_make(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char 
 	return VERDICT_BUSY;
 }
 
-/* Make the attempt and note a run that came back. */
+/* Make the attempt, count what it was told, and note a run that came back. */
 static EffectVerdict
 attempt_run(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char **detail)
 {
 	EffectVerdict verdict = attempt_make(key, attempt, effect, detail);
 
+	stats_verdict(attempt->action.name, verdict);
 	if (verdict == VERDICT_FENCED)
 	{
 		*detail = psprintf("token " INT64_FORMAT " of job \"%s\" is superseded",

@@ -140,6 +140,7 @@ claim_overlap(const Ask *ask, const Lease *lease)
 		return "queued";
 	if (!ask->may_wait)
 		return "held";			/* claim_any goes on to the next job */
+	stats_count(STATS_JOB, ask->job_key, COUNT_OVERLAPPED);
 	ereport(ERROR,
 			(errcode(ERRCODE_EFFECT_OVERLAP),
 			 errmsg("job \"%s\" overlaps: a run is live", ask->job_key),
@@ -256,6 +257,7 @@ claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
 	sql_arg_text(&run, firing);
 	sql_arg_time(&run, now);
 	(void) sql_write(&run_insert, &run);
+	stats_deed(STATS_JOB, ask->job_key, COUNT_GRANTED);
 }
 
 /* From here on to the end of this nest level a lock is waited for a second. */
@@ -444,8 +446,11 @@ claim_locked(const Ask *ask, Told *told)
 	if (!answered)
 	{
 		if (lease.owner != NULL)
+		{
 			lease_take_away(ask->job_key, &lease, "abandoned", "stolen",
 							psprintf("taken by %s", ask->owner));
+			stats_deed(STATS_JOB, ask->job_key, COUNT_STOLEN);
+		}
 		claim_grant(&scope, ask, &lease, told);
 		cluster_flush_commit();
 	}
@@ -457,13 +462,13 @@ claim_locked(const Ask *ask, Told *told)
 }
 
 /*
- * claim_job
+ * claim_decide
  *		The whole of a claim.  A live lease answers from one read: nothing is
  *		written, no transaction id assigned (unless the firing is to wait).
  *		Only a free or an expired one takes the lock, reads again, and writes.
  */
 static void
-claim_job(const Ask *ask, Told *told)
+claim_decide(const Ask *ask, Told *told)
 {
 	SqlScope	scope;
 	Lease		lease;
@@ -488,6 +493,25 @@ claim_job(const Ask *ask, Told *told)
 		claim_write_queued(ask, told);	/* whoever has the job's lock will find it */
 	else
 		told->verdict = "held";
+}
+
+/* A claim, and what it was told counted; grants and the queue count themselves. */
+static void
+claim_job(const Ask *ask, Told *told)
+{
+	static const struct
+	{
+		const char *verdict;
+		Counter		counter;
+	}			refusals[] = {
+		{"held", COUNT_HELD}, {"coalesced", COUNT_COALESCED}, {"already_ran", COUNT_ALREADY_RAN},
+		{"cooling_down", COUNT_COOLING_DOWN}, {"paused", COUNT_PAUSED}, {"quarantined", COUNT_QUARANTINED}
+	};
+
+	claim_decide(ask, told);
+	for (int i = 0; i < lengthof(refusals); i++)
+		if (strcmp(told->verdict, refusals[i].verdict) == 0)
+			stats_count(STATS_JOB, ask->job_key, refusals[i].counter);
 }
 
 /*

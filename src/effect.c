@@ -22,10 +22,22 @@ bool		effect_require_registered_jobs = false;
 char	   *effect_site = NULL;
 int			effect_after_failover = FAILOVER_TRUST;
 int			effect_resolve_backoff_max = 3600;
+int			effect_stats_flush_interval = 60;
+int			effect_fenced_log_level = LOG;
 
 static const struct config_enum_entry after_failover_options[] = {
 	{"trust", FAILOVER_TRUST, false},
 	{"quarantine", FAILOVER_QUARANTINE, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry fenced_log_options[] = {
+	{"none", 0, false},
+	{"debug1", DEBUG1, false},
+	{"log", LOG, false},
+	{"info", INFO, true},
+	{"notice", NOTICE, false},
+	{"warning", WARNING, false},
 	{NULL, 0, false}
 };
 
@@ -68,5 +80,14 @@ _PG_init(void)
 							"After a look that could not tell: 1, 2, 4 ... minutes, up to this.",
 							&effect_resolve_backoff_max, 3600, 1, 7 * 24 * 3600,
 							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("effect.stats_flush_interval",
+							"How long counters stay in a session's memory at most, where it goes on calling effect.",
+							"A session that is killed loses what it has counted since; 0: written down with every call.",
+							&effect_stats_flush_interval, 60, 0, 3600,
+							PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomEnumVariable("effect.fenced_log_level",
+							 "The level at which the refusal of a superseded token is logged.",
+							 NULL, &effect_fenced_log_level, LOG, fenced_log_options,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("effect");
 }

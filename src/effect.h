@@ -79,6 +79,8 @@ extern bool effect_require_registered_jobs;
 extern char *effect_site;
 extern int	effect_after_failover;
 extern int	effect_resolve_backoff_max;
+extern int	effect_stats_flush_interval;	/* seconds */
+extern int	effect_fenced_log_level;
 
 /* effect.after_failover */
 typedef enum AfterFailover
@@ -406,6 +408,35 @@ extern void resolver_sweep(int limit, TimestampTz until, int found[3]);
 /* ---- retention.c ---- */
 extern bool retention_deletes;
 extern void retention_prune(int *bodies, int *keys);
+
+/* ---- stats.c ---- */
+typedef enum StatsKind
+{
+	STATS_JOB,
+	STATS_ACTION
+} StatsKind;
+
+/* Same order as the labels in stats.c: of jobs, then of actions */
+typedef enum Counter
+{
+	COUNT_GRANTED, COUNT_HELD, COUNT_COALESCED, COUNT_QUEUED, COUNT_SATURATED, COUNT_ALREADY_RAN,
+	COUNT_COOLING_DOWN, COUNT_PAUSED, COUNT_QUARANTINED, COUNT_OVERLAPPED, COUNT_STOLEN, COUNT_EXPIRED,
+	COUNT_REVOKED, COUNT_FINISHED, COUNT_FAILED, COUNT_RENEWED, COUNT_FENCED,
+	COUNT_RESERVED, COUNT_GO, COUNT_APPLIED, COUNT_COMPLETED, COUNT_DUPLICATES, COUNT_CLOSED,
+	COUNT_BUSY, COUNT_BLOCKED, COUNT_UNAPPROVED, COUNT_MISMATCH, COUNT_RETRACTED, COUNT_LOST,
+	COUNT_FOUND_HAPPENED, COUNT_FOUND_ABSENT, COUNT_RESENT, COUNT_LATE_ANSWERS, COUNT_DOUBLES,
+	COUNT_SAME_TRANSACTION,
+	COUNTER_COUNT
+} Counter;
+
+extern void stats_count(StatsKind kind, const char *name, Counter counter);
+extern void stats_deed(StatsKind kind, const char *name, Counter counter);
+extern void stats_deeds(StatsKind kind, const char *name, Counter counter, int64 n);
+extern void stats_verdict(const char *action, EffectVerdict verdict);
+extern void stats_fenced(const char *job_key, int64 token, const char *what);
+extern void stats_ride(void);
+extern void stats_flush_if_due(void);
+extern void stats_fold(int limit);
 
 /* ---- approval.c ---- */
 extern EffectVerdict approval_spend(Effect *effect, const Action *action, char **detail);

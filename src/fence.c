@@ -37,10 +37,11 @@ typedef struct Fence
 static Fence *fences = NULL;	/* of this transaction */
 static bool fence_listens = false;	/* subtransaction callback registered */
 
-/* LE001: as the call's answer, or as the commit's. */
+/* LE001: as the call's answer, or as the commit's.  Counted in memory: nothing is written here. */
 static void
-fence_raise(const char *job_key, int64 token, const Lease *lease)
+fence_raise(const char *job_key, int64 token, const Lease *lease, const char *what)
 {
+	stats_fenced(job_key, token, what);
 	ereport(ERROR,
 			(errcode(ERRCODE_EFFECT_FENCED),
 			 errmsg("fenced: token " INT64_FORMAT " of job \"%s\" is superseded", token, job_key),
@@ -67,7 +68,7 @@ fence_check(const Fence *fence)
 		return;
 	if (lease.token == fence->token && lease.owner == NULL && lease.ours)
 		return;
-	fence_raise(fence->job_key, fence->token, &lease);
+	fence_raise(fence->job_key, fence->token, &lease, "COMMIT");
 }
 
 static int
@@ -192,7 +193,7 @@ effect_fence(PG_FUNCTION_ARGS)
 
 	begin_writing("effect.fence()");
 	if (!lease_accepts(job_key, token, &lease))
-		fence_raise(job_key, token, &lease);
+		fence_raise(job_key, token, &lease, "fence");
 	fence_add(job_key, token);
 	PG_RETURN_VOID();
 }
@@ -212,7 +213,10 @@ effect_is_current(PG_FUNCTION_ARGS)
 	if (!XactReadOnly)
 		begin_writing("effect.is_current()");
 	if (!lease_accepts(job_key, token, &lease))
+	{
+		stats_fenced(job_key, token, "is_current");
 		PG_RETURN_BOOL(false);
+	}
 	if (!XactReadOnly)
 		fence_add(job_key, token);
 	PG_RETURN_BOOL(true);

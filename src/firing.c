@@ -105,12 +105,14 @@ firing_enqueue(const char *job_key, const char *firing, int limit, TimestampTz s
 		return FIRING_QUEUED;
 	if (firing_queue_is_full(job_key, limit))
 	{
+		stats_count(STATS_JOB, job_key, COUNT_SATURATED);
 		firing_notify("saturated", job_key, firing);
 		return FIRING_SATURATED;
 	}
 	firing_args(&args, job_key, firing);
 	sql_arg_time(&args, since);
 	(void) sql_write(&firing_insert_queued, &args);
+	stats_deed(STATS_JOB, job_key, COUNT_QUEUED);
 	return FIRING_QUEUED;
 }
 

@@ -52,7 +52,10 @@ inside_insert(Effect *effect)
 		if (found == PROBE_ABSENT)
 			found = ledger_insert(effect);
 		if (found == PROBE_ABSENT)
+		{
+			stats_deed(STATS_ACTION, effect->action, COUNT_APPLIED);
 			return true;
+		}
 		if (found == PROBE_IN_FLIGHT)
 		{
 			waited = true;
@@ -133,6 +136,7 @@ effect_apply_effect(PG_FUNCTION_ARGS)
 	begin_writing("effect.apply_effect()");
 	if (!inside_insert(&effect))
 		verdict = inside_found(&effect, &detail);
+	stats_verdict(effect.action, verdict);
 	return ledger_answer(fcinfo, &effect, verdict, detail);
 }
 
@@ -146,6 +150,7 @@ inside_once(Effect *effect)
 	if (inside_insert(effect))
 		return true;
 	verdict = inside_found(effect, &detail);
+	stats_verdict(effect->action, verdict);
 	if (verdict == VERDICT_MISMATCH)
 		ereport(ERROR,
 				(errcode(ERRCODE_EFFECT_ILLEGAL_STEP),
@@ -210,6 +215,8 @@ inside_once_all(Once *all, int n)
 		bool		repeat = i > 0 && memcmp(&sorted[i]->effect.key, &sorted[i - 1]->effect.key,
 											 sizeof(pg_uuid_t)) == 0;
 
+		if (repeat)
+			stats_verdict(sorted[i]->effect.action, VERDICT_DONE);
 		/* inside_once() may read the row back into the struct; keep its key */
 		sorted[i]->is_new = !repeat && inside_once(&sorted[i]->effect);
 	}

@@ -200,6 +200,7 @@ lease_refused(const char *job_key, int64 token, const char *what)
 	SqlArgs		args = {0};
 	JournalEntry entry = {.event = "fenced", .job_key = job_key, .token = token, .detail = what};
 
+	stats_fenced(job_key, token, what);
 	sql_open(&scope);
 	sql_arg_text(&args, job_key);
 	sql_arg(&args, Int64GetDatum(token), false);
@@ -302,6 +303,7 @@ lease_expire(const char *job_key)
 		sql_arg_text(&args, job_key);
 		(void) sql_write(&lease_free, &args);
 		effects = lease_take_away(job_key, &lease, "abandoned", "expired", "ended by sweep");
+		stats_deed(STATS_JOB, job_key, COUNT_EXPIRED);
 		cluster_flush_commit();
 	}
 	sql_close(&scope);
@@ -342,6 +344,7 @@ lease_renew(const char *job_key, int64 token, Interval *lease_for)
 	sql_arg_time(&args, until);
 	(void) sql_write(&lease_extend, &args);
 	sql_close(&scope);
+	stats_deed(STATS_JOB, job_key, COUNT_RENEWED);
 	return until;
 }
 
@@ -408,6 +411,7 @@ lease_end_run(const char *job_key, const Lease *lease, const char *outcome, Json
 	if (queues && firing_oldest(&scope, job_key) != NULL)
 		firing_notify("released", job_key, lease->firing);
 	sql_close(&scope);
+	stats_deed(STATS_JOB, job_key, finished ? COUNT_FINISHED : COUNT_FAILED);
 	if (finished && !job.checkpoint_carries)
 		checkpoint_write(job_key, lease->firing, false, 0, NULL);
 }
@@ -476,6 +480,7 @@ effect_revoke_lease(PG_FUNCTION_ARGS)
 		sql_arg_text(&args, job_key);
 		(void) sql_write(&lease_free, &args);
 		(void) lease_take_away(job_key, &lease, "revoked", "revoked", reason);
+		stats_deed(STATS_JOB, job_key, COUNT_REVOKED);
 		cluster_flush_commit();
 	}
 	sql_close(&scope);

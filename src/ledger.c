@@ -103,12 +103,13 @@ static SqlPlan ledger_abandon_run = {
 	"   LIMIT " LEDGER_ABANDON_MAX " FOR UPDATE SKIP LOCKED),"
 	" lost AS (UPDATE effect.ledger AS l SET state = 'unknown'::effect.effect_state,"
 	"   updated_at = $3 FROM open AS o WHERE l.effect_key OPERATOR(pg_catalog.=) o.effect_key"
-	"   RETURNING l.effect_key, l.attempt),"
+	"   RETURNING l.effect_key, l.attempt, l.action),"
 	" noted AS (INSERT INTO effect.unknown (effect_key, since, reason, next_check)"
-	"   SELECT effect_key, $3, $4, $3 FROM lost ON CONFLICT (effect_key) DO NOTHING)"
-	" INSERT INTO effect.journal_entry"
+	"   SELECT effect_key, $3, $4, $3 FROM lost ON CONFLICT (effect_key) DO NOTHING),"
+	" said AS (INSERT INTO effect.journal_entry"
 	"   (at, event, job_key, fencing_token, effect_key, attempt, detail, role_name)"
-	" SELECT $3, 'unknown', $1, $2, effect_key, attempt, $4, SESSION_USER FROM lost",
+	"   SELECT $3, 'unknown', $1, $2, effect_key, attempt, $4, SESSION_USER FROM lost)"
+	" SELECT action, pg_catalog.count(*) FROM lost GROUP BY action",
 	4, {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID}
 };
 
@@ -374,6 +375,7 @@ ledger_set_unknown(Effect *effect, const char *reason, Jsonb *late_answer)
 	{
 		effect->state = STATE_UNKNOWN;
 		ledger_write(effect);
+		stats_deed(STATS_ACTION, effect->action, COUNT_LOST);
 	}
 	sql_open(&scope);
 	sql_arg_uuid(&args, &effect->key);
@@ -409,12 +411,22 @@ int
 ledger_abandon(const char *job_key, int64 token, const char *reason)
 {
 	SqlArgs		args = {0};
+	int			effects = 0;
 
 	sql_arg_text(&args, job_key);
 	sql_arg(&args, Int64GetDatum(token), false);
 	sql_arg_time(&args, GetCurrentTimestamp());
 	sql_arg_text(&args, reason);
-	return (int) sql_write(&ledger_abandon_run, &args);
+	(void) sql_write(&ledger_abandon_run, &args);
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		bool		isnull;
+		int64		n = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 2, &isnull));
+
+		stats_deeds(STATS_ACTION, SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1), COUNT_LOST, n);
+		effects += n;
+	}
+	return effects;
 }
 
 /* LE003: no effect of this key. */
@@ -471,6 +483,7 @@ ledger_resend(Effect *effect)
 	effect->held = false;
 	ledger_write(effect);
 	ledger_clear_unknown(&effect->key);
+	stats_deed(STATS_ACTION, effect->action, COUNT_RESENT);
 	ledger_journal(effect, "resent", effect->token, "unknown, and its action lets it be sent again", NULL);
 }
 

@@ -71,6 +71,9 @@ outcome_keep_late(Effect *effect, int64 token, const char *event, Jsonb *evidenc
 		ledger_set_unknown(effect, "its holder was superseded", answer);
 	if (effect->job_key != NULL && own)
 		lease_refused(effect->job_key, token, event);
+	stats_verdict(effect->action, VERDICT_FENCED);
+	if (answer != NULL)
+		stats_deed(STATS_ACTION, effect->action, COUNT_LATE_ANSWERS);
 	*detail = psprintf("token " INT64_FORMAT " is superseded; what you say is kept as evidence", token);
 	ledger_journal(effect, event, token, *detail, evidence);
 	return VERDICT_FENCED;
@@ -93,7 +96,11 @@ outcome_complete_done(Effect *effect, int64 token, Jsonb *response, char **detai
 			: "suspected double: another attempt had done it when your answer came";
 
 		if (verdict != VERDICT_CLOSED)
+		{
 			*detail = unconstify(char *, what);
+			stats_deed(STATS_ACTION, effect->action, COUNT_DOUBLES);
+		}
+		stats_deed(STATS_ACTION, effect->action, COUNT_LATE_ANSWERS);
 		ledger_journal(effect, "late_answer", token, what, response);
 	}
 	else if (strcmp(effect->ending, "applied") == 0 && effect->ours && response != NULL)
@@ -115,6 +122,7 @@ outcome_warn_same_transaction(const Effect *effect)
 			 errmsg("effect completed in the transaction that submitted it"),
 			 errdetail("A crash after the far side acted and before COMMIT leaves no record of it."),
 			 errhint("COMMIT after begin_effect says go_after_commit, then act, then complete.")));
+	stats_deed(STATS_ACTION, effect->action, COUNT_SAME_TRANSACTION);
 	ledger_journal(effect, "same_transaction", effect->token,
 					"completed in the transaction that submitted it", NULL);
 }
@@ -133,6 +141,7 @@ outcome_write_done(Effect *effect, Jsonb *response, bool job_locked)
 	effect->response = response;
 	effect->held = false;
 	ledger_write(effect);
+	stats_deed(STATS_ACTION, effect->action, COUNT_COMPLETED);
 	if (was_unknown)
 		ledger_clear_unknown(&effect->key);
 	if (effect->job_key != NULL && !job_locked)
@@ -302,6 +311,7 @@ effect_retract_effect(PG_FUNCTION_ARGS)
 		effect.held = false;
 		effect.nonce = NULL;
 		ledger_write(&effect);
+		stats_deed(STATS_ACTION, effect.action, COUNT_RETRACTED);
 		ledger_journal(&effect, "retracted", token, NULL, evidence);
 		if (effect.job_key != NULL)
 			fence_add(effect.job_key, token);

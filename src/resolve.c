@@ -147,6 +147,10 @@ resolve_write(Effect *effect, const Resolution *found)
 		effect->nonce = NULL;
 		ledger_write(effect);
 		ledger_clear_unknown(&effect->key);
+		if (found->finding == FOUND_ABSENT)
+			ledger_list(&effect->key);	/* claimed again, behind sweep's mark */
+		stats_deed(STATS_ACTION, effect->action,
+				   found->finding == FOUND_HAPPENED ? COUNT_FOUND_HAPPENED : COUNT_FOUND_ABSENT);
 	}
 	sql_open(&scope);
 	journal_add(&entry);

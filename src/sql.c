@@ -176,6 +176,7 @@ sql_read(SqlPlan *plan, SqlArgs *args)
 uint64
 sql_write(SqlPlan *plan, SqlArgs *args)
 {
+	stats_ride();				/* this transaction writes anyway */
 	return sql_run(plan, args, false);
 }
 

@@ -64,6 +64,17 @@ submit_judge(const Effect *effect, int64 token, pg_uuid_t *nonce, char **detail)
 	return VERDICT_GO;
 }
 
+/* Lock the row, without waiting, and judge again. */
+static EffectVerdict
+submit_lock(const pg_uuid_t *key, int64 token, pg_uuid_t *nonce, Effect *effect, char **detail)
+{
+	if (ledger_read(key, LOCK_SKIP, effect))
+		return submit_judge(effect, token, nonce, detail);
+	(void) ledger_read(key, LOCK_NONE, effect);
+	*detail = attempt_locked;
+	return VERDICT_BUSY;
+}
+
 /*
  * Submit what is claimed.  A claim that is held by nobody (it was retracted, or
  * found not to have happened) is its last holder's next attempt.
@@ -102,25 +113,17 @@ effect_submit_effect(PG_FUNCTION_ARGS)
 		ledger_missing(key);
 	verdict = submit_judge(&effect, token, nonce, &detail);
 	if (verdict == VERDICT_GO && effect.state == STATE_CLAIMED)
-	{
-		if (!ledger_read(key, LOCK_SKIP, &effect))
-		{
-			(void) ledger_read(key, LOCK_NONE, &effect);
-			return ledger_answer(fcinfo, &effect, VERDICT_BUSY, attempt_locked);
-		}
-		verdict = submit_judge(&effect, token, nonce, &detail);
-	}
+		verdict = submit_lock(key, token, nonce, &effect, &detail);
 	if (verdict == VERDICT_FENCED && effect.job_key != NULL)
 		lease_refused(effect.job_key, token, "submit_effect");
-	if (verdict != VERDICT_GO)
-		return ledger_answer(fcinfo, &effect, verdict, detail);
-	if (effect.state == STATE_CLAIMED)
+	if (verdict == VERDICT_GO && effect.state == STATE_CLAIMED)
 		verdict = submit_write(&effect, token, nonce, &detail);
-	else
+	else if (verdict == VERDICT_GO)
 	{
 		if (effect.job_key != NULL)
 			fence_add(effect.job_key, token);
 		verdict = attempt_go();
 	}
+	stats_verdict(effect.action, verdict);
 	return ledger_answer(fcinfo, &effect, verdict, detail);
 }

@@ -7,8 +7,9 @@
  * what it costs follows what is open, not the ledger's size: open effects are
  * found from created_at above a stored mark.  The mark stays behind any
  * transaction still open, since rows may commit late, and two minutes behind
- * the clock; an effect submitted later than a minute after it was created is
- * listed in effect.straggler by its submit.
+ * the clock.  What is still claimed or submitted as the mark passes is listed in
+ * effect.straggler, and so is an effect that is submitted, or claimed anew, later
+ * than a minute after it was created.
  *
  * A run is ended exactly as a thief does it.  Resolvers are called before any
  * ledger row is locked.  Nothing lives here between calls.
@@ -31,6 +32,7 @@ PG_FUNCTION_INFO_V1(effect_sweep);
 #define SWEEP_MAX_ROWS		20000
 #define SWEEP_MAX_STRETCHES	10
 #define SWEEP_MAX_LOOKS		50
+#define SWEEP_MAX_DELTAS	20000
 #define SWEEP_MAX_SECONDS	30
 
 typedef struct Swept
@@ -74,13 +76,13 @@ static SqlPlan sweep_horizon = {
 	2, {TIMESTAMPTZOID, OIDOID}
 };
 
-/* The next stretch of the ledger: what is submitted in it, and where it ends. */
+/* The next stretch of the ledger: what is claimed or submitted in it, and where it ends. */
 static SqlPlan sweep_stretch = {
 	"WITH stretch AS MATERIALIZED (SELECT effect_key, state, created_at FROM effect.ledger"
 	"   WHERE created_at OPERATOR(pg_catalog.>=) $1 ORDER BY created_at LIMIT $2)"
 	" SELECT NULL::pg_catalog.uuid, pg_catalog.max(created_at), pg_catalog.count(*) FROM stretch"
 	" UNION ALL (SELECT effect_key, created_at, 0 FROM stretch"
-	"   WHERE state OPERATOR(pg_catalog.=) 'submitted'::effect.effect_state"
+	"   WHERE state OPERATOR(pg_catalog.<) 'unknown'::effect.effect_state"
 	"   ORDER BY created_at LIMIT $3)",
 	3, {TIMESTAMPTZOID, INT4OID, INT4OID}
 };
@@ -88,16 +90,17 @@ static SqlPlan sweep_stretch = {
 /* More rows of one instant than a stretch holds (a bulk load): all of them. */
 static SqlPlan sweep_instant = {
 	"SELECT effect_key FROM effect.ledger WHERE created_at OPERATOR(pg_catalog.=) $1"
-	" AND state OPERATOR(pg_catalog.=) 'submitted'::effect.effect_state LIMIT $2",
+	" AND state OPERATOR(pg_catalog.<) 'unknown'::effect.effect_state LIMIT $2",
 	2, {TIMESTAMPTZOID, INT4OID}
 };
 
-/* Those of the list that need a hand: a live attempt is passed over. */
+/* Those of the list that need a hand: a live attempt and a claim are passed over. */
 static SqlPlan sweep_stragglers = {
 	"SELECT s.effect_key FROM effect.straggler AS s"
 	" LEFT JOIN effect.ledger AS l ON l.effect_key OPERATOR(pg_catalog.=) s.effect_key"
 	" LEFT JOIN effect.lease AS j ON j.job_key OPERATOR(pg_catalog.=) l.job_key"
-	" WHERE NOT COALESCE(l.state OPERATOR(pg_catalog.=) 'submitted'::effect.effect_state"
+	" WHERE NOT COALESCE(l.state OPERATOR(pg_catalog.=) 'claimed'::effect.effect_state"
+	"   OR l.state OPERATOR(pg_catalog.=) 'submitted'::effect.effect_state"
 	"   AND CASE WHEN l.job_key IS NULL THEN l.busy_until OPERATOR(pg_catalog.>) $2"
 	"     AND l.updated_at OPERATOR(pg_catalog.>=) (SELECT moved_at FROM effect.cluster WHERE only_row)"
 	"   ELSE j.owner IS NOT NULL AND j.fencing_token OPERATOR(pg_catalog.=) l.fencing_token END, false)"
@@ -136,20 +139,25 @@ sweep_runs(Swept *swept)
 	}
 }
 
-/* Write down what the reading rule says; is the effect still submitted? */
+/* May it still be submitted, or go unknown? */
+static bool
+sweep_is_open(const Effect *effect)
+{
+	return effect->state == STATE_CLAIMED || effect->state == STATE_SUBMITTED;
+}
+
+/* Write down what the reading rule says; is the effect still claimed or submitted? */
 static bool
 sweep_effect(const pg_uuid_t *key, Swept *swept)
 {
 	Effect		effect;
 
-	if (!ledger_read(key, LOCK_NONE, &effect) || effect.state != STATE_SUBMITTED)
+	if (!ledger_read(key, LOCK_NONE, &effect) || !sweep_is_open(&effect))
 		return false;
-	if (!ledger_is_unknown(&effect))
-		return true;
-	if (!ledger_read(key, LOCK_SKIP, &effect))
+	if (!ledger_is_unknown(&effect) || !ledger_read(key, LOCK_SKIP, &effect))
 		return true;
 	if (effect.state != STATE_SUBMITTED || !ledger_is_unknown(&effect))
-		return effect.state == STATE_SUBMITTED;
+		return sweep_is_open(&effect);
 	ledger_set_unknown(&effect, "its holder was superseded or its time was up", NULL);
 	swept->unknown++;
 	return false;
@@ -200,7 +208,7 @@ sweep_set_mark(TimestampTz mark)
 }
 
 /*
- * List an effect that is still submitted, so that the mark can pass it; false:
+ * List an effect that is still claimed or submitted, so that the mark can pass it; false:
  * somebody has its row locked, and may be listing it too.
  */
 static bool
@@ -210,7 +218,7 @@ sweep_list(const pg_uuid_t *key)
 
 	if (!ledger_read(key, LOCK_SKIP, &effect))
 		return false;
-	if (effect.state == STATE_SUBMITTED)
+	if (sweep_is_open(&effect))
 		ledger_list(key);
 	return true;
 }
@@ -238,7 +246,7 @@ sweep_past(TimestampTz instant, Swept *swept)
 }
 
 /*
- * One stretch of the ledger.  What is still submitted in it is listed where the
+ * One stretch of the ledger.  What is still open in it is listed where the
  * mark will pass it, so that one long attempt does not hide those behind it.
  * Where the stretch ends; "more": there is one behind it; "limit": the mark may
  * not pass it.
@@ -274,7 +282,7 @@ sweep_stretch_from(TimestampTz from, TimestampTz *limit, bool *more, Swept *swep
 		next = *limit;			/* nothing from the mark on */
 	if (n == SWEEP_MAX_EFFECTS)
 	{
-		next = created[n - 1];	/* more may be submitted behind these */
+		next = created[n - 1];	/* more may be open behind these */
 		*more = true;
 	}
 	for (int i = 0; i < n; i++)
@@ -310,7 +318,7 @@ sweep_may_strike(const pg_uuid_t *key)
 	Effect		effect;
 
 	if (ledger_read(key, LOCK_SKIP, &effect))
-		return effect.state != STATE_SUBMITTED;
+		return !sweep_is_open(&effect);
 	return !ledger_read(key, LOCK_NONE, &effect);
 }
 
@@ -363,6 +371,7 @@ effect_sweep(PG_FUNCTION_ARGS)
 		sweep_listed(&swept);
 		sweep_ledger(&swept);
 		retention_prune(&swept.bodies, &swept.keys);
+		stats_fold(SWEEP_MAX_DELTAS);
 	}
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
