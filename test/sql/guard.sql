@@ -144,8 +144,8 @@ SELECT is(pg_temp.told($$UPDATE effect.ledger SET state = 'claimed', ending = NU
 RESET session_replication_role;
 SELECT is(pg_temp.told($$SET LOCAL session_replication_role = local; UPDATE effect.ledger SET state = 'claimed', ending = NULL WHERE action = 'guard' AND target = 'done'$$), 'LE012', 'under local they do not');
 SELECT is_empty($$SELECT c.oid::regclass FROM pg_class c WHERE relnamespace = 'effect'::regnamespace AND relkind = 'r'
-	AND relname NOT IN ('action', 'job', 'sweep_state', 'straggler', 'retention')
-	AND (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE 'guard%') < 2$$, 'no table is without guards, but the registry and what sweep remembers');
+	AND relname NOT IN ('action', 'job', 'sweep_state', 'straggler', 'retention', 'counter', 'counter_delta')
+	AND (SELECT count(*) FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname LIKE 'guard%') < 2$$, 'no table is without guards, but the registry, what sweep remembers, and counters');
 SELECT throws_ok($$SELECT effect.guard_keep()$$, '39P01', NULL, 'a guard is not for calling');
 CREATE TABLE guard_other (id int);
 CREATE TRIGGER t BEFORE DELETE ON guard_other FOR EACH ROW EXECUTE FUNCTION effect.guard_keep();

@@ -37,13 +37,17 @@ SELECT bag_eq(
 			 ('table effect.action'), ('table effect.job'), ('table effect.checkpoint'),
 			 ('type effect.overlap_policy'), ('type effect.checkpoint_scope'),
 			 ('procedure effect.run_job(pg_catalog.text,pg_catalog.text,pg_catalog.text,pg_catalog.text)'),
-			 ('table effect.approval'), ('table effect.cluster'),
+			 ('table effect.approval'), ('table effect.cluster'), ('table effect.counter'), ('table effect.counter_delta'),
 			 ('table effect.firing'), ('table effect.journal_entry'),
 			 ('table effect.lease'), ('table effect.ledger'), ('table effect.retention'), ('table effect.run'),
 			 ('table effect.straggler'), ('table effect.sweep_state'), ('table effect.unknown'),
 			 ('type effect.effect_state'), ('type effect.effect_verdict'), ('type effect.finding'),
 			 ('type effect.identity'), ('type effect.lease_verdict'), ('type effect.run_outcome'), ('type effect.unknown_policy'),
-			 ('view effect.action_stats'), ('view effect.awaiting_approval'), ('view effect.effects'),
+			 ('view effect.abandoned_claims'), ('view effect.action_numbers'), ('view effect.action_stats'),
+			 ('view effect.advice'), ('view effect.attention'), ('view effect.awaiting_approval'),
+			 ('view effect.counter_totals'), ('view effect.counters'), ('view effect.effects'),
+			 ('view effect.job_numbers'), ('view effect.job_stats'), ('view effect.lookalikes'),
+			 ('view effect.metric_values'), ('view effect.open_effects'),
 			 ('view effect.journal'), ('view effect.leases'), ('view effect.runs'),
 			 ('view effect.unknown_effects'), ('view effect.unused_approvals')$$,
 	'the schema, tables, views and types');
@@ -89,7 +93,7 @@ SELECT bag_eq(
 		('effect.is_current(text,bigint)'),
 		('effect.keep_token_monotonic(regclass,name)'),
 		('effect.mark_unknown(uuid,bigint,text)'),
-		('effect.may_read_bodies()'),
+		('effect.may_read_bodies()'), ('effect.open_keys()'), ('effect.metrics()'),
 		('effect.next_unknown(text,text,interval)'),
 		('effect.once(text,text,jsonb)'),
 		('effect.once(text,text[])'),
@@ -212,7 +216,7 @@ SELECT set_eq(
 	ARRAY['canonical_json', 'input_digest', 'effect_key', 'facts'], 'and PARALLEL SAFE, and nothing else is');
 SELECT set_eq(
 	$$SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND provolatile = 's'$$,
-	ARRAY['fence_gaps', 'firing_of', 'may_read_bodies'], 'three functions only read: STABLE');
+	ARRAY['fence_gaps', 'firing_of', 'may_read_bodies', 'metrics', 'open_keys'], 'five functions only read: STABLE');
 SELECT is_empty(
 	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace
 	     AND provolatile = 'v' AND (proparallel <> 'u' OR prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c'))$$,
@@ -248,7 +252,7 @@ SELECT is_empty(
 SELECT is_empty(
 	$$SELECT t.n FROM (SELECT 'cluster' AS n, count(*) AS c FROM effect.cluster UNION ALL SELECT 'lease', count(*) FROM effect.lease
 	   UNION ALL SELECT 'ledger', count(*) FROM effect.ledger UNION ALL SELECT 'journal', count(*) FROM effect.journal_entry
-	   UNION ALL SELECT 'action', count(*) FROM effect.action UNION ALL SELECT 'sweep_state', count(*) FROM effect.sweep_state) t WHERE c > 0$$,
+	   UNION ALL SELECT 'action', count(*) FROM effect.action UNION ALL SELECT 'counter', count(*) FROM effect.counter UNION ALL SELECT 'sweep_state', count(*) FROM effect.sweep_state) t WHERE c > 0$$,
 	'the script writes no row that a restore would collide with');
 
 -- Submit and complete must stay HOT: no index on a column they change.

@@ -218,7 +218,7 @@ RESET ROLE;
 SELECT is(verdict::text, 'granted', 'a job key of 255 bytes') FROM effect.claim_lease(repeat('k', 255), repeat('o', 255), '366 days', repeat('f', 255));
 SELECT is(verdict::text, 'reserved', 'a target of 1,024 bytes') FROM effect.claim_effect(repeat('a', 255), repeat('t', 1024), terms_shown => repeat('s', 20000), run_id => repeat('r', 255));
 SELECT is((SELECT string_agg(name || ' ' || context || ' ' || setting || coalesce(unit, ''), ', ' ORDER BY name COLLATE "C") FROM pg_settings WHERE name LIKE 'effect.%'),
-	'effect.after_failover superuser trust, effect.default_settle superuser 60000ms, effect.default_timeout superuser 300000ms, effect.require_registered_actions superuser off, effect.require_registered_jobs superuser off, effect.resolve_backoff_max superuser 3600s, effect.site superuser ', 'the settings');
+	'effect.after_failover superuser trust, effect.default_settle superuser 60000ms, effect.default_timeout superuser 300000ms, effect.fenced_log_level superuser log, effect.require_registered_actions superuser off, effect.require_registered_jobs superuser off, effect.resolve_backoff_max superuser 3600s, effect.site superuser , effect.stats_flush_interval superuser 60s', 'the settings');
 SELECT throws_ok('SET effect.default_timeout = 0', '22023', NULL, 'a timeout of nothing');
 SELECT throws_ok('SET effect.default_tiemout = 5', '42602', NULL, 'a setting that is misspelt');
 
