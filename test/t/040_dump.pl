@@ -48,6 +48,12 @@ $from->do(q(SELECT effect.once('seen', '{evt_1,evt_2,evt_3,evt_4,evt_5}'::text[]
 $from->do(q(CREATE TABLE fenced_work (who text)));
 $from->do(q(SELECT effect.require_fence('fenced_work', 'forty')));
 
+# What the session counted is written as it ends.
+$from->disconnect;
+$from = session($node, db => 'origin');
+wait_until('the session before to end', sub { !value($from,
+	q(SELECT count(*) FROM pg_stat_activity WHERE datname = 'origin' AND pid <> pg_backend_pid())) });
+
 my @tables = map { $_->[0] } @{ $from->selectall_arrayref(
 	q(SELECT relname FROM pg_class WHERE relnamespace = 'effect'::regnamespace AND relkind IN ('r', 'p') ORDER BY 1)) };
 cmp_ok(scalar @tables, '>=', 7, 'tables: ' . join(' ', @tables));
@@ -60,7 +66,7 @@ sub contents
 }
 my $was = contents($from);
 my $journal_at = value($from, q(SELECT max(id) FROM effect.journal));
-unlike($was->{$_}, qr/^0 /, "$_ has rows to lose") for qw(cluster firing journal_entry lease ledger run unknown);
+unlike($was->{$_}, qr/^0 /, "$_ has rows to lose") for qw(cluster counter_delta firing journal_entry lease ledger run unknown);
 
 my @ways = (
 	[ 'custom',   [ 'pg_dump', '-Fc', '-f', "$dir/custom", 'origin' ],
