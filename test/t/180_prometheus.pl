@@ -28,9 +28,9 @@ for my $name (qw(prometheus promtool prometheus-postgres-exporter))
 }
 
 # What is started ends with this file, also if it dies, is interrupted or out of
-# time; `timeout` is for the case that it is killed.
+# time (exit, since wait_until would catch a die), and, for setpriv, if it is killed.
 my @started;
-$SIG{$_} = sub { die "stopped by a signal\n" } for qw(ALRM INT TERM HUP);
+$SIG{$_} = sub { note("stopped by SIG$_[0]"); exit 1 } for qw(ALRM INT TERM HUP);
 sub stop_all { for (reverse splice @started) { $_->kill_kill(grace => 10) } return }
 END { my $status = $?; stop_all(); $? = $status }
 
@@ -44,7 +44,7 @@ sub start
 {
 	my ($log, $name, @args) = @_;
 	my $nothing = '';
-	push @started, IPC::Run::start([ 'timeout', '--foreground', $ENV{TAP_TIMEOUT} || 240, $program{$name}, @args ],
+	push @started, IPC::Run::start([ qw(setpriv --pdeathsig TERM), $program{$name}, @args ],
 		'<', \$nothing, '>', "$dir/$log", '2>&1');
 	return;
 }
