@@ -8,6 +8,7 @@
 -- (doc/stats.md).  What the numbers are made into is in attention.sql.
 SET client_min_messages = warning;
 SET lock_timeout = '20s';
+SET IntervalStyle = 'postgres';
 DROP EXTENSION IF EXISTS effect CASCADE;
 CREATE EXTENSION effect;
 CREATE EXTENSION IF NOT EXISTS dblink;
@@ -367,6 +368,7 @@ SELECT is(verdict::text, 'done', 'while somebody has the table locked calls go o
 SELECT verdict FROM effect.begin_effect('s/mail', 'unhindered') \gset v_
 SELECT is(:'v_verdict'::text, 'go', 'those that write, too');
 SET lock_timeout = '20s';
+SET IntervalStyle = 'postgres';
 SELECT dblink_exec('other', 'COMMIT') \g /dev/null
 DELETE FROM seen WHERE name = 's/fold';
 INSERT INTO seen VALUES ('action', 's/fold', 'go', 1331);
