@@ -559,11 +559,11 @@ attempt_explain_approvals(const Effect *effect, const Action *action)
 	given = sql_column_int(1);
 	sql_close(&scope);
 	if (given >= action->approvals)
-		return psprintf("; the %d approval(s) that its submit needs are given", action->approvals);
+		return psprintf("; it has the %d approval(s) that its submit needs", action->approvals);
 	if (deadline != 0 && now > deadline)
 		return psprintf("; it was not approved by %s; whoever submits it is told closed",
 						timestamptz_to_str(deadline));
-	return psprintf("; %d of %d approval(s) are missing: until then its submit is told unapproved",
+	return psprintf("; it lacks %d of %d approval(s): its submit is told unapproved until they are given",
 					action->approvals - given, action->approvals);
 }
 

@@ -101,17 +101,17 @@ SELECT matches(pg_temp.said('e/dedupes', 'x'), '^unknown: attempt 1 was submitte
 -- Approvals
 --
 SELECT effect.set_action('e/wire', approvals_required => 2, approve_within => '2 days', on_unknown => 'resend') \g /dev/null
-SELECT is(pg_temp.said('e/wire', 'x'), 'reserved: nobody has claimed it: the first attempt may be made; 2 of 2 approval(s) are missing: until then its submit is told unapproved', 'needs approvals');
+SELECT is(pg_temp.said('e/wire', 'x'), 'reserved: nobody has claimed it: the first attempt may be made; it lacks 2 of 2 approval(s): its submit is told unapproved until they are given', 'needs approvals');
 SELECT 1 FROM effect.begin_effect('e/wire', 'x', terms_shown => '5 EUR') \g /dev/null
-SELECT is(pg_temp.said('e/wire', 'x'), 'busy: claimed: attempt 1 has it until T; once that is over the next attempt may be made; 2 of 2 approval(s) are missing: until then its submit is told unapproved', 'claimed, and awaits them');
+SELECT is(pg_temp.said('e/wire', 'x'), 'busy: claimed: attempt 1 has it until T; once that is over the next attempt may be made; it lacks 2 of 2 approval(s): its submit is told unapproved until they are given', 'claimed, and awaits them');
 SELECT effect.approve(pg_temp.key('e/wire', 'x'), 'ann') \g /dev/null
 SELECT effect.approve(pg_temp.key('e/wire', 'x'), 'bob') \g /dev/null
 SELECT effect.revoke_approval(pg_temp.key('e/wire', 'x'), 'bob') \g /dev/null
 SELECT effect.approve(pg_temp.key('e/wire', 'x'), 'cid', valid_for => '1 hour') \g /dev/null
 SELECT pg_temp.age($$UPDATE effect.approval SET expires_at = expires_at - interval '2 hours' WHERE approver = 'cid'$$) \g /dev/null
-SELECT alike(pg_temp.said('e/wire', 'x'), '%; 1 of 2 approval(s) are missing: until then its submit is told unapproved', 'one counts; a revoked and an expired one do not');
+SELECT alike(pg_temp.said('e/wire', 'x'), '%; it lacks 1 of 2 approval(s): its submit is told unapproved until they are given', 'one counts; a revoked and an expired one do not');
 SELECT effect.approve(pg_temp.key('e/wire', 'x'), 'dee') \g /dev/null
-SELECT alike(pg_temp.said('e/wire', 'x'), '%; the 2 approval(s) that its submit needs are given', 'enough');
+SELECT alike(pg_temp.said('e/wire', 'x'), '%; it has the 2 approval(s) that its submit needs', 'enough');
 SELECT effect.revoke_approval(pg_temp.key('e/wire', 'x'), 'dee') \g /dev/null
 SELECT pg_temp.age($$UPDATE effect.ledger SET created_at = created_at - interval '3 days' WHERE action = 'e/wire'; UPDATE effect.approval SET approved_at = approved_at - interval '3 days'$$) \g /dev/null
 SELECT alike(pg_temp.said('e/wire', 'x'), '%; it was not approved by T; whoever submits it is told closed', 'too late');
@@ -142,7 +142,7 @@ SELECT is(pg_temp.said('e', 'js'), 'quarantined: nothing is sent from here until
 SELECT alike(pg_temp.said('e', 'x'), 'done: attempt 2 was completed at T;%', 'what has ended has ended');
 SELECT effect.adopt_cluster() \g /dev/null
 BEGIN READ ONLY;
-SELECT alike(pg_temp.said('e/wire', 'new'), 'reserved: nobody has claimed it:%2 of 2 approval(s) are missing%', 'it works READ ONLY');
+SELECT alike(pg_temp.said('e/wire', 'new'), 'reserved: nobody has claimed it:%lacks 2 of 2 approval(s)%', 'it works READ ONLY');
 SELECT alike(pg_temp.said('e', 'js'), 'unknown: %', 'in every state');
 COMMIT;
 
