@@ -123,7 +123,7 @@ CREATE VIEW effect.job_numbers AS
 		   (SELECT pg_catalog.count(*) FROM effect.firing f
 			 WHERE f.job_key = k.job_key AND f.finished_at IS NULL) AS waiting,
 		   CASE WHEN NOT j.paused AND COALESCE(j.anchor, '-infinity') < pg_catalog.clock_timestamp()
-				THEN COALESCE(r.last_finished, j.registered_at) + j.every + COALESCE(j.lease_for, '0') END AS due_by,
+				THEN GREATEST(COALESCE(r.last_finished, j.registered_at), j.anchor) + j.every + COALESCE(j.lease_for, '0') END AS due_by,
 		   COALESCE(c.n, '{}') AS n
 	  FROM (SELECT s.job_key FROM effect.lease s UNION SELECT g.job_key FROM effect.job g
 			UNION SELECT n.name FROM effect.counter_totals n WHERE n.kind = 'job' AND n.name <> '') AS k

@@ -21,7 +21,7 @@ DROP ROLE IF EXISTS effect_attention_monitor;
 CREATE ROLE effect_attention_monitor;
 SELECT effect.grant_monitor('effect_attention_monitor') \g /dev/null
 
-SELECT plan(146);
+SELECT plan(147);
 
 CREATE FUNCTION pg_temp.key(action text, target text, inputs jsonb DEFAULT '{}') RETURNS uuid LANGUAGE sql AS $$ SELECT effect.effect_key(action, target, effect.input_digest(inputs)) $$;
 -- What is counted so far is written down: a call that counts nothing.
@@ -74,6 +74,8 @@ SELECT effect.set_job('j/due', paused => true) \g /dev/null
 SELECT is(pg_temp.advised('j/due'), 'none', 'a paused job is not');
 SELECT effect.set_job('j/due', paused => false, anchor => clock_timestamp() + interval '1 day') \g /dev/null
 SELECT is(pg_temp.advised('j/due'), 'none', 'nor one that has not begun');
+SELECT effect.set_job('j/due', anchor => clock_timestamp() - interval '64 minutes') \g /dev/null
+SELECT is(pg_temp.advised('j/due'), 'none', 'nor one that began less than an interval and a lease ago');
 SELECT effect.set_job('j/due', anchor => clock_timestamp() - interval '1 year') \g /dev/null
 SELECT pg_temp.ran('j/due', '1 minute', 'failed') \g /dev/null
 SELECT is(pg_temp.advised('j/due'), 'overdue', 'a failed run is no help');

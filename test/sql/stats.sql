@@ -20,7 +20,7 @@ DROP SCHEMA IF EXISTS stats_test CASCADE;
 CREATE SCHEMA stats_test;
 CREATE TABLE stats_test.written (n int);
 
-SELECT plan(160);
+SELECT plan(176);
 
 CREATE FUNCTION pg_temp.told(sql text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -120,6 +120,29 @@ INSERT INTO step (call, want, what) VALUES
 	('effect.complete_effects(ARRAY[pg_temp.key(''s/pay'', ''two''), pg_temp.key(''s/pay'', ''three'')], 1)', 'job s/c: fenced 2, action s/pay: fenced 2 late_answers 2', NULL);
 SELECT sql FROM pg_temp.run \gexec
 TRUNCATE step;
+-- an attempt that a later one has replaced: its run comes back with its old token
+INSERT INTO step (call, want, what) VALUES
+	('effect.claim_lease(''s/old'', ''w'', ''1 hour'')', 'job s/old: granted 1', NULL),
+	('effect.begin_effect(''s/old'', ''x'', ''{}'', ''s/old'', 1)', 'action s/old: go 1', NULL),
+	('effect.revoke_lease(''s/old'', ''x'')', 'job s/old: revoked 1, action s/old: lost 1', NULL),
+	('effect.resolve_unknown(pg_temp.key(''s/old'', ''x''), ''did_not_happen'', 1)', 'action s/old: found_absent 1', NULL),
+	('effect.claim_lease(''s/old'', ''w'', ''1 hour'')', 'job s/old: granted 1', NULL),
+	('effect.begin_effect(''s/old'', ''x'', ''{}'', ''s/old'', 2)', 'action s/old: go 1', 'the next attempt'),
+	('effect.claim_lease(''s/other'', ''w'', ''1 hour'')', 'job s/other: granted 1', NULL),
+	('pg_temp.expire(''s/other'')', 'nothing', 'time passes'),
+	('effect.claim_lease(''s/other'', ''w2'', ''1 hour'')', 'job s/other: granted 1 stolen 1', 'another job''s run 1 is abandoned'),
+	('effect.claim_lease(''s/first'', ''w'', ''1 hour'')', 'job s/first: granted 1', NULL),
+	('effect.claim_effect(''s/old'', ''y'', ''{}'', ''s/first'', 1)', 'action s/old: reserved 1', NULL),
+	('effect.revoke_lease(''s/first'', ''x'')', 'job s/first: revoked 1', NULL),
+	('effect.claim_effect(''s/old'', ''y'', ''{}'', ''s/other'', 2)', 'action s/old: reserved 1', 'the other job takes an effect of the first');
+SELECT sql FROM pg_temp.run \gexec
+TRUNCATE step;
+SELECT 1 FROM effect.complete_effect(pg_temp.key('s/old', 'x'), 1) \g /dev/null
+SELECT is(pg_temp.moved(), 'action s/old: fenced 1 late_answers 1', 'a late answer of the first attempt: the ledger does not know any more which job it was of');
+SELECT 1 FROM effect.submit_effect(pg_temp.key('s/old', 'y'), 1) \g /dev/null
+SELECT 1 FROM todo('submit_effect takes the token for one of the job that has the effect now', 2) \g /dev/null
+SELECT is(pg_temp.moved(), 'action s/old: fenced 1', 'a late submit of the first job''s run');
+SELECT is(outcome::text, 'abandoned', 'says nothing of another job''s run of the same number') FROM effect.runs WHERE job_key = 's/other' AND fencing_token = 1;
 -- at COMMIT, which is another session's here, so that it may fail
 CREATE FUNCTION pg_temp.self() RETURNS text LANGUAGE sql AS $$
 	SELECT format('dbname=%s host=%s port=%s user=%s', current_database(),
@@ -245,7 +268,7 @@ INSERT INTO step (call, want, what) VALUES
 	('effect.begin_effects(''s/mail'', ''{q1,q2}'')', 'action s/mail: quarantined 2', NULL),
 	('effect.begin_effect(''s/mail'', ''x'')', 'action s/mail: duplicates 1', 'a duplicate is one in quarantine, too'),
 	('effect.adopt_cluster()', 'nothing', NULL),
-	('effect.sweep()', 'action s/event: lost 1, action s/resend: lost 1, action s/wire: lost 1', 'attempts from before the move are unknown');
+	('effect.sweep()', 'action s/event: lost 1, action s/old: lost 1, action s/resend: lost 1, action s/wire: lost 1', 'attempts from before the move are unknown');
 SELECT sql FROM pg_temp.run \gexec
 TRUNCATE step;
 
@@ -406,7 +429,7 @@ SELECT is((attempts, completed, duplicates, busy, blocked, quarantined, retracte
 	'(9,4,24,3,2,2,1,3,1,1,1,1,1)', 'action_stats') FROM effect.action_stats WHERE action = 's/mail';
 SELECT is((SELECT string_agg(format('%s %s', a.action, v.n), ', ' ORDER BY a.action, v.n) FROM effect.action_stats a,
 	LATERAL (VALUES ('applied ' || a.applied), ('mismatch ' || a.mismatch), ('unapproved ' || a.unapproved), ('resent ' || a.resent), ('fenced ' || a.fenced)) AS v (n)
-	WHERE v.n !~ ' 0$'), 's/event mismatch 1, s/inside applied 4, s/pay fenced 10, s/r applied 1, s/resend resent 1, s/wire unapproved 1', 'and the rest');
+	WHERE v.n !~ ' 0$'), 's/event mismatch 1, s/inside applied 4, s/old fenced 2, s/pay fenced 10, s/r applied 1, s/resend resent 1, s/wire unapproved 1', 'and the rest');
 SELECT is((SELECT sum(value)::bigint FROM effect.metrics() WHERE name = 'effect_action_duplicates_total'), (SELECT sum(n)::bigint FROM effect.counters WHERE kind = 'action' AND counter = 'duplicates'), 'metrics() has the same sums');
 SELECT is_empty($$SELECT name, labels FROM effect.metrics() GROUP BY 1, 2 HAVING count(*) > 1$$, 'and no series twice');
 
