@@ -104,9 +104,11 @@ CREATE VIEW effect.abandoned_claims AS
 	SELECT e.effect_key, e.action, e.target, e.attempt, e.job_key, e.fencing_token, e.run_id,
 		   e.updated_at AS since, pg_catalog.clock_timestamp() - e.updated_at AS age,
 		   CASE WHEN e.submitted_at IS NOT NULL THEN 'its last attempt did not happen: nobody has made the next one'
+				WHEN NOT l.held THEN 'given back before it was submitted'
 				WHEN e.job_key IS NOT NULL THEN 'its run is over'
 				ELSE 'its time was up' END AS why
 	  FROM effect.open_effects e
+	  JOIN effect.ledger l ON l.effect_key = e.effect_key
 	 WHERE e.state = 'claimed' AND NOT e.held
 	   AND NOT EXISTS (SELECT FROM effect.awaiting_approval w WHERE w.effect_key = e.effect_key);
 COMMENT ON VIEW effect.abandoned_claims IS
@@ -121,7 +123,7 @@ CREATE VIEW effect.job_numbers AS
 		   (SELECT pg_catalog.count(*) FROM effect.firing f
 			 WHERE f.job_key = k.job_key AND f.finished_at IS NULL) AS waiting,
 		   CASE WHEN NOT j.paused AND COALESCE(j.anchor, '-infinity') < pg_catalog.clock_timestamp()
-				THEN COALESCE(r.last_finished, j.registered_at) + j.every + COALESCE(j.lease_for, '0') END AS due_by,
+				THEN GREATEST(COALESCE(r.last_finished, j.registered_at), j.anchor) + j.every + COALESCE(j.lease_for, '0') END AS due_by,
 		   COALESCE(c.n, '{}') AS n
 	  FROM (SELECT s.job_key FROM effect.lease s UNION SELECT g.job_key FROM effect.job g
 			UNION SELECT n.name FROM effect.counter_totals n WHERE n.kind = 'job' AND n.name <> '') AS k
@@ -205,7 +207,7 @@ CREATE VIEW effect.action_numbers AS
 	  LEFT JOIN (SELECT v.action, pg_catalog.count(*) AS n
 				   FROM effect.awaiting_approval v GROUP BY v.action) AS w ON w.action = k.action
 	  LEFT JOIN (SELECT u.action, pg_catalog.count(*) AS n, pg_catalog.min(u.approved_at) AS since
-				   FROM effect.unused_approvals u GROUP BY u.action) AS p ON p.action = k.action;
+				   FROM effect.unused_approvals u WHERE u.state <> 'done' GROUP BY u.action) AS p ON p.action = k.action;
 COMMENT ON VIEW effect.action_numbers IS
 	'what action_stats and advice both read: the numbers of each action, before anything is said of them';
 
@@ -276,13 +278,20 @@ CREATE VIEW effect.advice AS
 		 pg_catalog.format('SELECT * FROM effect.unused_approvals WHERE action = %L;', k.action)),
 		('advice', 'unobserved', k.registered AND k.on_unknown = 'check' AND k.resolver IS NULL, NULL,
 		 'unobserved: register a resolver, or poll effect.next_unknown() from outside',
-		 pg_catalog.format('SELECT effect.set_action(%L, resolver => ''your_schema.your_function'');', k.action)),
+		 pg_catalog.format('SELECT effect.set_action(%L, resolver => ''...'');', k.action)),
 		('advice', 'untested', (k.n ->> 'go')::bigint >= 10 AND NOT k.n ?| '{duplicates,busy,mismatch}', NULL,
 		 pg_catalog.format('its duplicates counter never moved in %s attempts: untested; begin one effect twice and see the second answered done',
 			k.n ->> 'go'),
 		 pg_catalog.format('SELECT * FROM effect.action_stats WHERE action = %L;', k.action))
 	  ) AS a(severity, code, applies, since, advice, next_step)
 	 WHERE a.applies
+	UNION ALL
+	SELECT 'advice', 'action', NULL, 'unused_approvals', pg_catalog.min(u.approved_at),
+		   pg_catalog.format('%s approval(s) of more than a day ago are for keys that nobody has claimed', pg_catalog.count(*)),
+		   'SELECT * FROM effect.unused_approvals WHERE action IS NULL;'
+	  FROM effect.unused_approvals u
+	 WHERE u.action IS NULL AND u.approved_at < pg_catalog.clock_timestamp() - '1 day'::interval
+	HAVING pg_catalog.count(*) > 0
 	UNION ALL
 	SELECT 'advice', l.kind, l.names[1], 'lookalike', l.latest,
 		   pg_catalog.format('%s: %s; if they are one thing, one of them must go: each has keys of its own',
@@ -380,7 +389,7 @@ CREATE VIEW effect.attention AS
 		SELECT 'info', 'approval', w.since, pg_catalog.format('%s %s', w.action, w.target),
 			   pg_catalog.format('awaits %s more approval(s)%s', w.approvals_required - w.given,
 				', until ' || pg_catalog.date_trunc('second', w.expires)::text),
-			   pg_catalog.format('SELECT effect.approve(%L, ''your name'');', w.effect_key)
+			   pg_catalog.format('SELECT effect.approve(%L, SESSION_USER);', w.effect_key)
 		  FROM effect.awaiting_approval w
 		UNION ALL
 		SELECT 'warning', 'fence gap', NULL, g.target::text, g.gap, g.next_step FROM effect.fence_gaps() g
@@ -389,8 +398,10 @@ CREATE VIEW effect.attention AS
 			   'sweep', s.swept_at, NULL,
 			   COALESCE('sweep last ran ' || pg_catalog.date_trunc('second', pg_catalog.clock_timestamp() - s.swept_at)::text || ' ago',
 				'sweep has never run: nobody ends expired runs, calls resolvers or folds counters'),
-			   CASE WHEN s.swept_at > pg_catalog.clock_timestamp() - '5 minutes'::interval THEN 'SELECT * FROM effect.sweep();'
-				ELSE $q$SELECT cron.schedule('effect-sweep', '* * * * *', 'SELECT effect.sweep()');$q$ END
+			   CASE WHEN s.swept_at > pg_catalog.clock_timestamp() - '5 minutes'::interval
+					  OR NOT EXISTS (SELECT FROM pg_catalog.pg_extension x WHERE x.extname = 'pg_cron')
+				THEN 'SELECT * FROM effect.sweep();'
+				ELSE $q$SELECT cron.schedule('effect sweep', '* * * * *', 'SELECT effect.sweep()');$q$ END
 		  FROM (SELECT pg_catalog.max(t.swept_at) AS swept_at FROM effect.sweep_state t) AS s
 		UNION ALL
 		SELECT a.severity, a.kind || ' ' || a.code, a.since, a.name, a.advice, a.next_step FROM effect.advice a
@@ -442,9 +453,10 @@ CREATE VIEW effect.metric_values AS
 	  LEFT JOIN effect.attention a ON a.severity = v.severity GROUP BY v.severity;
 COMMENT ON VIEW effect.metric_values IS 'what effect.metrics() returns';
 
+-- Compiling its plan takes many times as long as running it.
 CREATE FUNCTION effect.metrics(OUT name text, OUT labels jsonb, OUT value double precision)
 	RETURNS SETOF record
-	LANGUAGE sql STABLE
+	LANGUAGE sql STABLE SET jit = off
 	BEGIN ATOMIC
 	SELECT m.name, m.labels, m.value FROM effect.metric_values m;
 	END;

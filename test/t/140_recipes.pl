@@ -255,6 +255,51 @@ for my $file (@pages)
 	}
 }
 
+# doc/stats.md has each view, each column, each advice and each counter, and no other.
+sub is_documented
+{
+	my ($there, $written, $what) = @_;
+	my (%there, %written);
+	@there{@$there} = ();
+	@written{@$written} = ();
+	is(join(' ', grep { !exists $written{$_} } sort keys %there), '', "doc/stats.md: $what, none is missing");
+	is(join(' ', grep { !exists $there{$_} } sort keys %written), '', "doc/stats.md: $what, none is made up");
+}
+
+# What stands between backticks in the first cells of the first table in a text.
+sub first_cells
+{
+	my ($text) = @_;
+	my ($table) = $text =~ /^(\|.*?)(?:\n\n|\z)/ms;
+	return map { /`([^`]+)`/g } map { /^\| (.*?) \|/ } split /\n/, $table;
+}
+
+sub check_stats
+{
+	my $text = read_page("$root/doc/stats.md");
+	my $place = open_place('page_stats_columns');
+	my %columns;
+	push @{ $columns{ $_->[0] } }, $_->[1]
+	  for @{ $place->{now}->selectall_arrayref(q(
+		SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+		 WHERE c.relnamespace = 'effect'::regnamespace AND c.relkind = 'v' AND a.attnum > 0
+		   AND c.relname NOT IN ('counter_totals', 'job_numbers', 'action_numbers')
+		UNION ALL SELECT 'metrics()', unnest(p.proargnames) FROM pg_proc p WHERE p.oid = 'effect.metrics'::regproc)) };
+	delete $columns{metric_values};	# what metrics() returns
+	my %sections = $text =~ /^### effect\.(\S+)\n(.*?)(?=^##|\z)/gms;
+	is_documented([ keys %columns ], [ keys %sections ], 'views');
+	is_documented($columns{$_}, [ first_cells($sections{$_}) ], "columns of $_") for sort grep { $columns{$_} } keys %sections;
+	my ($view) = read_page("$root/sql/77-stats.sql") =~ /^CREATE VIEW effect\.advice AS(.*?)^COMMENT/ms;
+	my ($codes) = $sections{advice} =~ /(^\| code \|.*)/ms;
+	is_documented([ $view =~ /'(?:critical|warning|advice)', (?:(?:'action'|l\.kind), [^,]+, )?'(\w+)'/g ],
+		[ first_cells($codes) ], 'codes of advice');
+	my ($labels) = read_page("$root/src/stats.c") =~ /stats_labels\[\] = \{(.*?)\}/s;
+	is_documented([ $labels =~ /"(\w+)"/g ], [ map { first_cells($_) } $text =~ /^### Of (?:jobs|actions)\n(.*?)(?=^###)/gms ], 'counters');
+	close_place($place);
+}
+
+check_stats() if grep { basename($_) eq 'stats.md' } @pages;
+
 cmp_ok($count{statements}, '>', 0, "$count{statements} statements, $count{answers} answers and $count{errors} errors compared");
 $boss->disconnect;
 $node->stop;
