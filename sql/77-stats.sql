@@ -44,8 +44,11 @@ COMMENT ON VIEW effect.counters IS
 -- a counter that may never have moved.
 CREATE VIEW effect.counter_totals AS
 	SELECT t.kind, t.name, pg_catalog.jsonb_object_agg(t.counter, t.n) AS n
-	  FROM (SELECT c.kind, c.name, c.counter, pg_catalog.sum(c.n)::bigint AS n
-			  FROM effect.counters c GROUP BY c.kind, c.name, c.counter) AS t
+	  FROM (SELECT u.kind, u.name, u.counter, pg_catalog.sum(u.n)::bigint AS n
+			  FROM (SELECT c.kind, c.name, c.counter, c.n FROM effect.counter c
+					UNION ALL
+					SELECT d.kind, d.name, d.counter, d.n FROM effect.counter_delta d) AS u
+			 GROUP BY u.kind, u.name, u.counter) AS t
 	 GROUP BY t.kind, t.name;
 COMMENT ON VIEW effect.counter_totals IS 'per job and per action: every counter that ever moved, as one document';
 
@@ -114,16 +117,22 @@ CREATE VIEW effect.abandoned_claims AS
 COMMENT ON VIEW effect.abandoned_claims IS
 	'claimed effects that nobody holds and nobody has submitted: the next attempt may take them, if there is one';
 
+-- The numbers of jobs and of actions are views, and functions that read them: a
+-- function is planned by itself and never compiled, and JIT takes many times as
+-- long as they do.
+
 -- Percentiles are those of the last 200 runs that came to an end by themselves.
 CREATE VIEW effect.job_numbers AS
 	SELECT k.job_key, j.job_key IS NOT NULL AS registered, j.overlap, j.every,
-		   COALESCE(j.lease_for, l.lease_for) AS lease_for, COALESCE(j.paused, false) AS paused,
-		   r.runs, r.p50, r.p99, r.max, r.last_started, r.last_finished, r.failed_since,
-		   r.came_back, t.stuck_firing, t.stuck_times,
+		   COALESCE(j.lease_for, l.lease_for) AS lease_for, COALESCE(j.paused, false) AS paused, r.runs, r.p50, r.p99, r.max, r.last_started, r.last_finished,
+		   (SELECT pg_catalog.min(n.ended_at) FROM effect.run n
+			 WHERE n.job_key = k.job_key AND n.fencing_token > r.good_token AND n.outcome <> 'running') AS failed_since,
+		   r.came_back, t.firing AS stuck_firing, t.times AS stuck_times,
 		   (SELECT pg_catalog.count(*) FROM effect.firing f
 			 WHERE f.job_key = k.job_key AND f.finished_at IS NULL) AS waiting,
 		   CASE WHEN NOT j.paused AND COALESCE(j.anchor, '-infinity') < pg_catalog.clock_timestamp()
-				THEN GREATEST(COALESCE(r.last_finished, j.registered_at), j.anchor) + j.every + COALESCE(j.lease_for, '0') END AS due_by,
+				THEN GREATEST(COALESCE(r.last_finished, j.registered_at), j.anchor) + j.every
+					+ COALESCE(j.lease_for, '0') END AS due_by,
 		   COALESCE(c.n, '{}') AS n
 	  FROM (SELECT s.job_key FROM effect.lease s UNION SELECT g.job_key FROM effect.job g
 			UNION SELECT n.name FROM effect.counter_totals n WHERE n.kind = 'job' AND n.name <> '') AS k
@@ -132,37 +141,51 @@ CREATE VIEW effect.job_numbers AS
 	  LEFT JOIN effect.counter_totals c ON c.kind = 'job' AND c.name = k.job_key
 	  CROSS JOIN LATERAL (
 		SELECT pg_catalog.count(*) AS runs,
-			   pg_catalog.percentile_cont(0.5) WITHIN GROUP (ORDER BY w.took) AS p50,
-			   pg_catalog.percentile_cont(0.99) WITHIN GROUP (ORDER BY w.took) AS p99,
-			   pg_catalog.max(w.took) AS max, pg_catalog.max(w.started_at) AS last_started,
-			   pg_catalog.max(w.ended_at) FILTER (WHERE w.outcome = 'finished') AS last_finished,
-			   pg_catalog.min(w.ended_at) FILTER (WHERE w.newest_failed) AS failed_since,
-			   pg_catalog.count(*) FILTER (WHERE w.outcome = 'fenced') AS came_back
-		  FROM (SELECT i.*, CASE WHEN i.outcome IN ('finished', 'failed') THEN i.ended_at - i.started_at END AS took,
-					   pg_catalog.bool_and(i.outcome <> 'finished') OVER (ORDER BY i.fencing_token DESC)
-					   AND i.outcome <> 'running' AS newest_failed
-				  FROM (SELECT n.outcome, n.started_at, n.ended_at, n.fencing_token FROM effect.run n
-						 WHERE n.job_key = k.job_key ORDER BY n.fencing_token DESC LIMIT 200) AS i) AS w) AS r
-	  CROSS JOIN LATERAL (
-		SELECT pg_catalog.max(s.firing) AS stuck_firing, pg_catalog.max(s.times) AS stuck_times
-		  FROM (SELECT q.firing, pg_catalog.count(*) AS times
-				  FROM (SELECT n.firing, n.outcome FROM effect.run n
-						 WHERE n.job_key = k.job_key ORDER BY n.fencing_token DESC LIMIT 20) AS q
-				 WHERE q.outcome IN ('abandoned', 'fenced', 'failed') AND q.firing IS NOT NULL
-				   AND NOT EXISTS (SELECT FROM effect.firing f WHERE f.job_key = k.job_key
-									AND f.firing = q.firing AND f.finished_at IS NOT NULL)
-				 GROUP BY q.firing HAVING pg_catalog.count(*) >= 3
-				 ORDER BY 2 DESC, 1 LIMIT 1) AS s) AS t;
-COMMENT ON VIEW effect.job_numbers IS 'what job_stats and advice both read: the numbers of each job, before anything is said of them';
+			   pg_catalog.percentile_cont(ARRAY[0.5, 0.99, 1]) WITHIN GROUP (ORDER BY i.ended_at - i.started_at)
+				FILTER (WHERE i.outcome IN ('finished', 'failed')) AS p,
+			   pg_catalog.max(i.started_at) AS last_started,
+			   pg_catalog.max(i.ended_at) FILTER (WHERE i.outcome = 'finished') AS last_finished,
+			   pg_catalog.count(*) FILTER (WHERE i.outcome = 'fenced') AS came_back,
+			   COALESCE(pg_catalog.max(i.fencing_token) FILTER (WHERE i.outcome = 'finished'),
+				pg_catalog.min(i.fencing_token) - 1) AS good_token
+		  FROM (SELECT n.fencing_token, n.outcome, n.started_at, n.ended_at FROM effect.run n
+				 WHERE n.job_key = k.job_key ORDER BY n.fencing_token DESC LIMIT 200) AS i) AS w
+	  CROSS JOIN LATERAL (SELECT w.runs, w.p[1] AS p50, w.p[2] AS p99, w.p[3] AS max, w.last_started,
+								 w.last_finished, w.came_back, w.good_token) AS r
+	  LEFT JOIN LATERAL (
+		SELECT q.firing, pg_catalog.count(*) AS times
+		  FROM (SELECT n.firing, n.outcome FROM effect.run n
+				 WHERE n.job_key = k.job_key ORDER BY n.fencing_token DESC LIMIT 20) AS q
+		 WHERE q.outcome IN ('abandoned', 'fenced', 'failed') AND q.firing IS NOT NULL
+		 GROUP BY q.firing
+		HAVING pg_catalog.count(*) >= 3
+		   AND NOT EXISTS (SELECT FROM effect.firing f WHERE f.job_key = k.job_key
+							AND f.firing = q.firing AND f.finished_at IS NOT NULL)
+		 ORDER BY 2 DESC, 1 LIMIT 1) AS t ON true;
+COMMENT ON VIEW effect.job_numbers IS
+	'what job_stats and advice both read: the numbers of each job, before anything is said of them';
+
+CREATE FUNCTION effect.job_numbers() RETURNS SETOF effect.job_numbers
+	LANGUAGE sql STABLE COST 1000 ROWS 50 SET jit = off
+	BEGIN ATOMIC
+	SELECT * FROM effect.job_numbers;
+	END;
+COMMENT ON FUNCTION effect.job_numbers() IS 'the view of this name, planned by itself and not compiled';
 
 CREATE VIEW effect.lookalikes AS
-	WITH recent AS (
-		SELECT l.action, l.target, l.inputs, l.created_at FROM effect.ledger l
+	WITH recent AS MATERIALIZED (
+		SELECT l.action, l.target, l.effect_key FROM effect.ledger l
 		 ORDER BY l.created_at DESC LIMIT 5000
+	), suspects AS (
+		SELECT l.action, l.target, l.inputs, l.created_at
+		  FROM (SELECT c.target FROM recent c GROUP BY c.target
+				HAVING pg_catalog.min(c.action) <> pg_catalog.max(c.action)) AS t
+		  JOIN recent r ON r.target = t.target
+		  JOIN effect.ledger l ON l.effect_key = r.effect_key
 	), twins AS (
 		SELECT pg_catalog.array_agg(DISTINCT r.action ORDER BY r.action) AS names, r.target,
 			   r.inputs = '{}' AS bare, pg_catalog.max(r.created_at) AS latest
-		  FROM recent r WHERE r.inputs IS NOT NULL
+		  FROM suspects r WHERE r.inputs IS NOT NULL
 		 GROUP BY r.target, r.inputs HAVING pg_catalog.min(r.action) <> pg_catalog.max(r.action)
 	), names AS (
 		SELECT 'job' AS kind, l.job_key AS name FROM effect.lease l
@@ -211,9 +234,16 @@ CREATE VIEW effect.action_numbers AS
 COMMENT ON VIEW effect.action_numbers IS
 	'what action_stats and advice both read: the numbers of each action, before anything is said of them';
 
+CREATE FUNCTION effect.action_numbers() RETURNS SETOF effect.action_numbers
+	LANGUAGE sql STABLE COST 1000 ROWS 50 SET jit = off
+	BEGIN ATOMIC
+	SELECT * FROM effect.action_numbers;
+	END;
+COMMENT ON FUNCTION effect.action_numbers() IS 'the view of this name, planned by itself and not compiled';
+
 CREATE VIEW effect.advice AS
 	SELECT a.severity, 'job'::text AS kind, j.job_key AS name, a.code, a.since, a.advice, a.next_step
-	  FROM effect.job_numbers j
+	  FROM effect.job_numbers() j
 	  CROSS JOIN LATERAL (VALUES
 		('warning', 'overdue', j.due_by < pg_catalog.clock_timestamp(), j.due_by,
 		 pg_catalog.format('overdue: no run finished within every (%s) and lease_for (%s)', j.every,
@@ -253,7 +283,7 @@ CREATE VIEW effect.advice AS
 	 WHERE a.applies
 	UNION ALL
 	SELECT a.severity, 'action', k.action, a.code, a.since, a.advice, a.next_step
-	  FROM effect.action_numbers k
+	  FROM effect.action_numbers() k
 	  CROSS JOIN LATERAL (VALUES
 		('critical', 'old_unknown', k.on_unknown <> 'drop' AND k.unknown_since < pg_catalog.clock_timestamp() - '1 hour'::interval,
 		 k.unknown_since,
@@ -323,7 +353,7 @@ CREATE VIEW effect.job_stats AS
 		   COALESCE((j.n ->> 'paused')::bigint, 0) AS refused_paused,
 		   COALESCE((j.n ->> 'quarantined')::bigint, 0) AS quarantined,
 		   d.advice
-	  FROM effect.job_numbers j
+	  FROM effect.job_numbers() j
   LEFT JOIN (SELECT a.name, pg_catalog.string_agg(a.advice, '; ' ORDER BY a.code) AS advice
 			   FROM effect.advice a WHERE a.kind = 'job' GROUP BY a.name) AS d ON d.name = j.job_key;
 COMMENT ON VIEW effect.job_stats IS
@@ -335,10 +365,12 @@ CREATE VIEW effect.action_stats AS
 		   CASE WHEN k.on_unknown = 'drop' THEN k.unknown ELSE 0 END AS dropped,
 		   k.unknown_since, k.submitted AS in_flight, k.abandoned AS abandoned_claims, k.awaiting AS awaiting_approval,
 		   k.unused AS unused_approvals,
+		   COALESCE((k.n ->> 'reserved')::bigint, 0) AS reserved,
 		   COALESCE((k.n ->> 'go')::bigint, 0) AS attempts,
 		   COALESCE((k.n ->> 'completed')::bigint, 0) AS completed,
 		   COALESCE((k.n ->> 'applied')::bigint, 0) AS applied,
 		   COALESCE((k.n ->> 'duplicates')::bigint, 0) AS duplicates,
+		   COALESCE((k.n ->> 'closed')::bigint, 0) AS closed,
 		   COALESCE((k.n ->> 'busy')::bigint, 0) AS busy,
 		   COALESCE((k.n ->> 'fenced')::bigint, 0) AS fenced,
 		   COALESCE((k.n ->> 'blocked')::bigint, 0) AS blocked,
@@ -356,7 +388,7 @@ CREATE VIEW effect.action_stats AS
 		   COALESCE(rb.pruned, 0) AS bodies_pruned, COALESCE(rk.pruned, 0) AS keys_pruned,
 		   rk.pruned_to AS keys_pruned_to,
 		   d.advice
-	  FROM effect.action_numbers k
+	  FROM effect.action_numbers() k
 	  LEFT JOIN effect.retention rb ON rb.action = k.action AND rb.what = 'bodies'
 	  LEFT JOIN effect.retention rk ON rk.action = k.action AND rk.what = 'keys'
   LEFT JOIN (SELECT a.name, pg_catalog.string_agg(a.advice, '; ' ORDER BY a.code) AS advice
@@ -372,12 +404,11 @@ CREATE VIEW effect.attention AS
 			   'SELECT effect.adopt_cluster();  -- only if this is the place that acts' AS next_step
 		  FROM effect.cluster c WHERE c.quarantined_since IS NOT NULL
 		UNION ALL
-		SELECT 'warning', 'unknown', k.unknown_since, k.action,
-			   pg_catalog.format('%s effect(s) may have happened: nobody acts until someone has looked', k.unknown),
-			   pg_catalog.format('SELECT * FROM effect.unknown_effects WHERE action = %L;  -- then effect.resolve_unknown()', k.action)
-		  FROM effect.action_numbers k
-		 WHERE k.unknown > 0 AND k.on_unknown <> 'drop'
-		   AND NOT k.unknown_since < pg_catalog.clock_timestamp() - '1 hour'::interval
+		SELECT 'warning', 'unknown', pg_catalog.min(u.unknown_since), u.action,
+			   pg_catalog.format('%s effect(s) may have happened: nobody acts until someone has looked', pg_catalog.count(*)),
+			   pg_catalog.format('SELECT * FROM effect.unknown_effects WHERE action = %L;  -- then effect.resolve_unknown()', u.action)
+		  FROM effect.unknown_effects u WHERE u.on_unknown <> 'drop' GROUP BY u.action
+		HAVING pg_catalog.min(u.unknown_since) >= pg_catalog.clock_timestamp() - '1 hour'::interval
 		UNION ALL
 		SELECT 'warning', 'expired lease', l.lease_until, l.job_key,
 			   pg_catalog.format('run %s of %s is silent since its lease ended; the next claim or sweep takes it',
@@ -412,12 +443,12 @@ COMMENT ON VIEW effect.attention IS
 
 CREATE VIEW effect.metric_values AS
 	SELECT pg_catalog.format('effect_%s_%s_total', t.kind, c.key) AS name,
-		   pg_catalog.jsonb_build_object(t.kind, t.name) AS labels,
+		   pg_catalog.jsonb_build_object(CASE t.kind WHEN 'job' THEN 'job_key' ELSE t.kind END, t.name) AS labels,
 		   c.value::double precision AS value
 	  FROM effect.counter_totals t CROSS JOIN LATERAL pg_catalog.jsonb_each_text(t.n) AS c
 	UNION ALL
 	SELECT g.name, pg_catalog.jsonb_build_object('action', k.action), g.value
-	  FROM effect.action_numbers k CROSS JOIN LATERAL (VALUES
+	  FROM effect.action_numbers() k CROSS JOIN LATERAL (VALUES
 		('effect_unknown', CASE WHEN k.on_unknown = 'drop' THEN 0 ELSE k.unknown END::double precision),
 		('effect_unknown_oldest_seconds', CASE WHEN k.on_unknown = 'drop' OR k.unknown_since IS NULL THEN 0
 			ELSE EXTRACT(epoch FROM pg_catalog.clock_timestamp() - k.unknown_since) END::double precision),
@@ -426,18 +457,18 @@ CREATE VIEW effect.metric_values AS
 		('effect_awaiting_approval', k.awaiting::double precision),
 		('effect_unused_approvals', k.unused::double precision)) AS g(name, value)
 	UNION ALL
-	SELECT g.name, pg_catalog.jsonb_build_object('job', j.job_key) || g.more, g.value
-	  FROM effect.job_numbers j CROSS JOIN LATERAL (VALUES
-		('effect_job_run_seconds', '{"quantile": "0.5"}'::jsonb, EXTRACT(epoch FROM j.p50)::double precision),
-		('effect_job_run_seconds', '{"quantile": "0.99"}', EXTRACT(epoch FROM j.p99)::double precision),
-		('effect_job_run_seconds', '{"quantile": "1"}', EXTRACT(epoch FROM j.max)::double precision),
-		('effect_job_every_seconds', '{}', EXTRACT(epoch FROM j.every)::double precision),
-		('effect_job_lease_seconds', '{}', EXTRACT(epoch FROM j.lease_for)::double precision),
-		('effect_job_overdue', '{}', COALESCE(j.due_by < pg_catalog.clock_timestamp(), false)::integer::double precision),
-		('effect_job_waiting', '{}', j.waiting::double precision)) AS g(name, more, value)
+	SELECT g.name, pg_catalog.jsonb_build_object('job_key', j.job_key), g.value
+	  FROM effect.job_numbers() j CROSS JOIN LATERAL (VALUES
+		('effect_job_run_p50_seconds', EXTRACT(epoch FROM j.p50)::double precision),
+		('effect_job_run_p99_seconds', EXTRACT(epoch FROM j.p99)::double precision),
+		('effect_job_run_max_seconds', EXTRACT(epoch FROM j.max)::double precision),
+		('effect_job_every_seconds', EXTRACT(epoch FROM j.every)::double precision),
+		('effect_job_lease_seconds', EXTRACT(epoch FROM j.lease_for)::double precision),
+		('effect_job_overdue', COALESCE(j.due_by < pg_catalog.clock_timestamp(), false)::integer::double precision),
+		('effect_job_waiting', j.waiting::double precision)) AS g(name, value)
 	 WHERE g.value IS NOT NULL
 	UNION ALL
-	SELECT 'effect_lease_held', pg_catalog.jsonb_build_object('job', l.job_key),
+	SELECT 'effect_lease_held', pg_catalog.jsonb_build_object('job_key', l.job_key),
 		   (l.owner IS NOT NULL AND l.lease_until > pg_catalog.clock_timestamp())::integer::double precision
 	  FROM effect.lease l
 	UNION ALL
@@ -445,15 +476,9 @@ CREATE VIEW effect.metric_values AS
 		   COALESCE(EXTRACT(epoch FROM pg_catalog.clock_timestamp() - pg_catalog.max(s.swept_at))::double precision, 'Infinity')
 	  FROM effect.sweep_state s
 	UNION ALL
-	SELECT 'effect_quarantined', '{}', pg_catalog.count(c.quarantined_since)::double precision FROM effect.cluster c
-	UNION ALL
-	SELECT 'effect_attention', pg_catalog.jsonb_build_object('severity', v.severity),
-		   pg_catalog.count(a.severity)::double precision
-	  FROM (VALUES ('critical'), ('warning'), ('advice')) AS v(severity)
-	  LEFT JOIN effect.attention a ON a.severity = v.severity GROUP BY v.severity;
+	SELECT 'effect_cluster_quarantined', '{}', pg_catalog.count(c.quarantined_since)::double precision FROM effect.cluster c;
 COMMENT ON VIEW effect.metric_values IS 'what effect.metrics() returns';
 
--- Compiling its plan takes many times as long as running it.
 CREATE FUNCTION effect.metrics(OUT name text, OUT labels jsonb, OUT value double precision)
 	RETURNS SETOF record
 	LANGUAGE sql STABLE SET jit = off

@@ -66,11 +66,12 @@ static const char acl_approver_views[] = "effect.awaiting_approval, effect.unuse
 
 static const char acl_monitor[] =
 "effect.may_read_bodies(), effect.open_keys()";
-static const char acl_numbers[] = "effect.metrics()";
+static const char acl_numbers[] = "effect.metrics(), effect.job_numbers(), effect.action_numbers()";
 static const char acl_views[] =
 "effect.leases, effect.runs, effect.effects, effect.journal, effect.open_effects,"
 "effect.unknown_effects, effect.abandoned_claims, effect.attention, effect.advice, effect.job_stats,"
 "effect.action_stats, effect.lookalikes, effect.counters, effect.metric_values,"
+"effect.job_numbers, effect.action_numbers,"
 "effect.awaiting_approval, effect.unused_approvals";
 
 /* GRANT ... TO role, as the caller. */

@@ -93,7 +93,7 @@ SELECT bag_eq(
 		('effect.is_current(text,bigint)'),
 		('effect.keep_token_monotonic(regclass,name)'),
 		('effect.mark_unknown(uuid,bigint,text)'),
-		('effect.may_read_bodies()'), ('effect.open_keys()'), ('effect.metrics()'),
+		('effect.may_read_bodies()'), ('effect.open_keys()'), ('effect.metrics()'), ('effect.job_numbers()'), ('effect.action_numbers()'),
 		('effect.next_unknown(text,text,interval)'),
 		('effect.once(text,text,jsonb)'),
 		('effect.once(text,text[])'),
@@ -216,7 +216,7 @@ SELECT set_eq(
 	ARRAY['canonical_json', 'input_digest', 'effect_key', 'facts'], 'and PARALLEL SAFE, and nothing else is');
 SELECT set_eq(
 	$$SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND provolatile = 's'$$,
-	ARRAY['fence_gaps', 'firing_of', 'may_read_bodies', 'metrics', 'open_keys'], 'five functions only read: STABLE');
+	ARRAY['action_numbers', 'fence_gaps', 'firing_of', 'job_numbers', 'may_read_bodies', 'metrics', 'open_keys'], 'seven functions only read: STABLE');
 SELECT is_empty(
 	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace
 	     AND provolatile = 'v' AND (proparallel <> 'u' OR prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c'))$$,

@@ -203,27 +203,12 @@ sub series
 
 sub series_name { my ($name, %label) = @_; return join ' ', $name, map { qq($_="$label{$_}") } sort keys %label }
 
-# A row of effect.metrics() under the name it has there: the exporter names a metric
-# after its block, and each block has one set of labels; `job` is Prometheus' own label.
-my %quantile = ('0.5' => 'p50', '0.99' => 'p99', 1 => 'max');
-sub metric_there
-{
-	my ($name, $label) = @_;
-	my %label = %$label;
-	$label{job_key} = delete $label{job} if exists $label{job};
-	my $q = delete $label{quantile};
-	$name =~ s/_seconds$/_$quantile{$q}_seconds/ if defined $q;
-	$name =~ s/^effect_attention$/effect_attention_rows/;
-	$name =~ s/^effect_quarantined$/effect_cluster_quarantined/;
-	return series_name($name, %label);
-}
-
 sub metrics
 {
 	my %there;
 	for my $m (@{ $boss->selectall_arrayref('SELECT name, labels::text, value FROM effect.metrics()') })
 	{
-		$there{ metric_there($m->[0], JSON::PP->new->decode($m->[1])) } = $m->[2];
+		$there{ series_name($m->[0], %{ JSON::PP->new->decode($m->[1]) }) } = $m->[2];
 	}
 	return \%there;
 }
