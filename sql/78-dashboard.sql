@@ -50,6 +50,7 @@ CREATE FUNCTION effect.dashboard_time(at timestamptz) RETURNS text
 			pg_catalog.to_char(at, 'YYYY-MM-DD"T"HH24:MI:SSTZH:TZM'),
 			effect.escape_html(pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ')),
 			CASE WHEN at > n.now THEN 'in ' || effect.dashboard_span(at - n.now)
+				 WHEN at > n.now - '1 second'::interval THEN 'now'
 				 ELSE effect.dashboard_span(n.now - at) || ' ago' END) END
 	  FROM (SELECT pg_catalog.clock_timestamp() AS now) AS n;
 	END;
@@ -73,10 +74,10 @@ CREATE FUNCTION effect.dashboard_style() RETURNS text
 	LANGUAGE sql IMMUTABLE PARALLEL SAFE
 	RETURN $css$
 :root { color-scheme: light dark; --page: #f4f5f6; --card: #fff; --text: #17191c; --muted: #565d66; --line: #d9dde1;
-  --code: #eef0f2; --mark: #33689f; --soft: #a9c4e0;
+  --code: #eef0f2; --mark: #33689f; --soft: #a9c4e0; --over: #e3b26a;
   --critical: #b01e17; --warning: #8a4b00; --advice: #1f5aa8; --info: #565d66; --fine: #1d6b3a }
 @media (prefers-color-scheme: dark) { :root { --page: #0f1113; --card: #181b1e; --text: #e4e7ea; --muted: #9da5ad;
-  --line: #2f343a; --code: #23272b; --mark: #7fb0e6; --soft: #35536f;
+  --line: #2f343a; --code: #23272b; --mark: #7fb0e6; --soft: #35536f; --over: #8a6424;
   --critical: #ff8d84; --warning: #f2b25b; --advice: #8bb9f5; --info: #9da5ad; --fine: #7fcf9a } }
 * { box-sizing: border-box }
 html { -webkit-text-size-adjust: 100% }
@@ -88,17 +89,20 @@ h1 { font-size: 22px; line-height: 1.25; margin: 0; overflow-wrap: anywhere }
 h2 { font-size: 17px; margin: 0; display: inline }
 h3 { font-size: 15px; margin: 20px 0 6px }
 p { margin: 4px 0 }
-section { margin: 26px 0 }
+section { margin: 26px 0 } #attention { margin-top: 14px }
 .head { margin: 0 0 10px; display: flex; flex-wrap: wrap; gap: 2px 14px; align-items: baseline }
 .facts, .head p, .more, .note, footer, .sub { color: var(--muted); font-size: 13px }
 .facts span { display: inline-block; margin-right: 16px; overflow-wrap: anywhere }
-.verdict { font-size: 17px; font-weight: 600; margin: 12px 0 2px }
+.verdict { font-size: 19px; margin: 0 0 2px }
 bdi, td, .why, .who { overflow-wrap: anywhere; unicode-bidi: isolate }
 code { font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere }
 .step { display: block; direction: ltr; unicode-bidi: isolate; white-space: pre-wrap; background: var(--code); border-radius: 4px;
   padding: 5px 9px; margin-top: 6px; -webkit-user-select: all; user-select: all }
 .key, .more code { -webkit-user-select: all; user-select: all }
-ol { list-style: none; margin: 0; padding: 0 }
+ol { list-style: none; margin: 8px 0 0; padding: 0 }
+summary { cursor: pointer; color: var(--muted); padding: 4px 0 }
+details ol { display: grid; gap: 8px; grid-template-columns: repeat(auto-fill, minmax(min(100%, 480px), 1fr)) }
+details .card { margin: 0; min-width: 0 }
 .card, table, .empty { background: var(--card); border: 1px solid var(--line); border-radius: 6px }
 .card { border-left: 5px solid var(--tone); padding: 9px 14px 11px; margin: 0 0 8px }
 .card p { margin: 0 }
@@ -117,61 +121,76 @@ td:first-child { font-weight: 600; min-width: 130px }
 td.sub { font-weight: 400 }
 td b { font-weight: 600 }
 svg { display: block }
-.spark { width: 100%; min-width: 64px; max-width: 132px; height: 24px; margin-top: 2px; border-bottom: 1px solid var(--line) }
+.grid { table-layout: fixed } .grid th:first-child { width: 17% } .none { color: var(--muted) }
+.spark { width: 100%; max-width: 132px; height: 24px; margin: 2px 0 1px; border-bottom: 1px solid var(--line) }
 .spark path, .bar .p50 { fill: var(--mark) }
 .bar { width: 100%; min-width: 200px; height: 22px; overflow: visible }
-.bar .track { fill: var(--code) } .bar .p99 { fill: var(--soft) } .bar .over { fill: var(--warning) }
+.tag.wrap { white-space: normal }
+.bar .track { fill: var(--code) } .bar .p99 { fill: var(--soft) } .bar .over { fill: var(--over) }
 .bar path { stroke: var(--text); stroke-width: 2; fill: none; vector-effect: non-scaling-stroke }
 .bar .every { stroke-dasharray: 3 2 } .bar .max { stroke: var(--mark) }
-footer { padding-bottom: 30px; border-top: 0 }
+footer { padding-bottom: 30px }
 @media (max-width: 760px) {
   header, main, footer { padding-left: 12px; padding-right: 12px }
-  table, tbody, tr, td { display: block; width: 100% } thead { display: none }
+  table, tbody, td { display: block; width: 100% } thead { display: none }
   tr { padding: 8px 12px; border-top: 1px solid var(--line) } tr:first-child { border-top: 0 }
   td, td.n { border: 0; padding: 1px 0; text-align: left; white-space: normal; min-width: 0 }
   td[data-l]::before { content: attr(data-l) " "; color: var(--muted); font-size: 13px; font-weight: 400 }
-  .grid tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(92px, 1fr)); gap: 6px 12px }
-  .grid td:first-child { grid-column: 1 / -1 } .grid td[data-l]::before { display: block }
+  td:empty { display: none }
+  tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 1px 12px }
+  td:first-child, td.wide { grid-column: 1 / -1 }
+  .grid tr { grid-template-columns: repeat(auto-fill, minmax(92px, 1fr)); gap: 6px 12px } .grid td[data-l]::before { display: block }
   .since { margin-left: 0 } .bar { margin: 3px 0 }
 }
 @media print { body { background: #fff } .card, tr { break-inside: avoid } }
 $css$;
 COMMENT ON FUNCTION effect.dashboard_style() IS 'dashboard: its style sheet';
 
--- That sweep runs is no news: it stands in the line below the verdict.
+-- While something is wrong, advice and notices are folded below it. That sweep
+-- runs is no news: it stands in the line below the verdict.
 CREATE FUNCTION effect.dashboard_attention() RETURNS text
 	LANGUAGE sql STABLE
 	BEGIN ATOMIC
 	WITH a AS MATERIALIZED (
-		SELECT v.*, pg_catalog.row_number() OVER () AS place,
-			   v.what = 'sweep' AND v.severity = 'info' AS is_sweep FROM effect.attention v
+		SELECT r.*, pg_catalog.row_number() OVER (ORDER BY r.swept, r.place) AS rank
+		  FROM (SELECT v.*, pg_catalog.row_number() OVER () AS place, v.severity IN ('critical', 'warning') AS wrong,
+					   v.what = 'sweep' AND v.severity = 'info' AS swept
+				  FROM effect.attention v) AS r
 	), c AS (
 		SELECT pg_catalog.count(*) FILTER (WHERE a.severity = 'critical') AS critical,
 			   pg_catalog.count(*) FILTER (WHERE a.severity = 'warning') AS warning,
 			   pg_catalog.count(*) FILTER (WHERE a.severity = 'advice') AS advice,
-			   pg_catalog.count(*) FILTER (WHERE NOT a.is_sweep) AS listed,
-			   pg_catalog.max(a.since) FILTER (WHERE a.is_sweep) AS swept
+			   pg_catalog.count(*) FILTER (WHERE a.severity = 'info' AND NOT a.swept) AS info,
+			   pg_catalog.count(*) FILTER (WHERE NOT a.swept) AS listed,
+			   pg_catalog.max(a.since) FILTER (WHERE a.swept) AS swept
 		  FROM a
-	), list AS (
-		SELECT pg_catalog.string_agg(pg_catalog.format('<li class="card %s"><div class="top"><span class="tag">%s</span>'
+	), cards AS (
+		SELECT a.wrong, a.rank, pg_catalog.format('<li class="card %s"><div class="top"><span class="tag">%1$s</span>'
 				|| '<span>%s</span><span class="who">%s</span><span class="since">%s</span></div>'
 				|| '<p class="why">%s</p><code class="step">%s</code></li>',
-				effect.escape_html(r.severity), effect.escape_html(r.severity), effect.escape_html(r.what),
-				effect.dashboard_name(r.who), effect.dashboard_time(r.since),
-				effect.escape_html(CASE WHEN pg_catalog.char_length(r.why) > 600
-					THEN pg_catalog."left"(r.why, 600) || ' ...' ELSE r.why END),
-				effect.escape_html(r.next_step)), E'\n' ORDER BY r.place) AS html
-		  FROM (SELECT a.* FROM a WHERE NOT a.is_sweep ORDER BY a.place LIMIT 40) AS r
+				effect.escape_html(a.severity), effect.escape_html(pg_catalog.replace(a.what, '_', ' ')),
+				effect.dashboard_name(a.who), effect.dashboard_time(a.since),
+				effect.escape_html(CASE WHEN pg_catalog.char_length(a.why) > 600
+					THEN pg_catalog."left"(a.why, 600) || ' ...' ELSE a.why END),
+				effect.escape_html(a.next_step)) AS html
+		  FROM a WHERE a.rank <= 40 AND NOT a.swept
+	), list AS (
+		SELECT pg_catalog.string_agg(d.html, E'\n' ORDER BY d.rank) FILTER (WHERE d.wrong) AS wrong,
+			   pg_catalog.string_agg(d.html, E'\n' ORDER BY d.rank) FILTER (WHERE NOT d.wrong) AS rest
+		  FROM cards d
 	)
-	SELECT pg_catalog.format(E'<section id="attention"><p class="verdict"><span class="tag %s">%s</span></p>\n'
-			|| E'<p class="facts"><span>%s</span><span>%s</span></p>\n<ol>%s</ol>%s</section>\n',
+	SELECT pg_catalog.format(E'<section id="attention"><p class="verdict tag %s">%s</p>\n<p class="facts"><span>%s</span></p>\n',
 			CASE WHEN c.critical > 0 THEN 'critical' WHEN c.warning > 0 THEN 'warning' ELSE 'fine' END,
-			CASE WHEN c.critical + c.warning = 0 THEN 'Nothing needs a person now'
+			CASE WHEN c.critical + c.warning = 0 THEN 'Nothing is wrong now'
 				ELSE pg_catalog.concat_ws(', ', CASE WHEN c.critical > 0 THEN c.critical || ' critical' END,
 					CASE c.warning WHEN 0 THEN NULL WHEN 1 THEN '1 warning' ELSE c.warning || ' warnings' END) END,
-			CASE c.advice WHEN 0 THEN 'no advice' WHEN 1 THEN '1 piece of advice' ELSE c.advice || ' pieces of advice' END,
-			COALESCE('sweep ran ' || effect.dashboard_time(c.swept), 'sweep does not run: see below'),
-			list.html, effect.dashboard_more(c.listed - 40, 'SELECT * FROM effect.attention;'))
+			COALESCE('sweep ran ' || effect.dashboard_time(c.swept), 'sweep does not run'))
+		|| COALESCE(E'<ol>' || list.wrong || E'</ol>\n', '')
+		|| COALESCE(pg_catalog.format(E'<details%s><summary>%s</summary><ol>%s</ol></details>\n',
+			CASE WHEN c.critical + c.warning = 0 THEN ' open' END,
+			pg_catalog.concat_ws(', ', CASE c.advice WHEN 0 THEN NULL WHEN 1 THEN '1 piece of advice' ELSE c.advice || ' pieces of advice' END,
+				CASE c.info WHEN 0 THEN NULL WHEN 1 THEN '1 notice' ELSE c.info || ' notices' END), list.rest), '')
+		|| effect.dashboard_more(c.listed - 40, 'SELECT * FROM effect.attention;') || E'</section>\n'
 	  FROM c, list;
 	END;
 COMMENT ON FUNCTION effect.dashboard_attention() IS 'dashboard: effect.attention, worst first, each with its next step';
@@ -189,7 +208,7 @@ CREATE FUNCTION effect.dashboard_leases() RETURNS text
 		  FROM s
 	), list AS (
 		SELECT pg_catalog.string_agg(pg_catalog.format('<tr><td>%s</td><td data-l="status"><span class="tag %s">%s</span></td>'
-				|| '<td data-l="holder">%s</td><td data-l="token" class="n">%s</td><td data-l="firing">%s</td>'
+				|| '<td data-l="holder" class="wide">%s</td><td data-l="token" class="n">%s</td><td data-l="firing">%s</td>'
 				|| '<td data-l="granted" class="n">%s</td><td data-l="until" class="n">%s</td><td data-l="waiting" class="n">%s</td></tr>',
 				effect.dashboard_name(r.job_key),
 				CASE r.status WHEN 'live' THEN 'fine' WHEN 'expired' THEN 'warning' ELSE 'info' END, r.status,
@@ -221,9 +240,10 @@ CREATE FUNCTION effect.dashboard_effects() RETURNS text
 	WITH o AS MATERIALIZED (
 		SELECT e.effect_key, e.action, e.target, e.attempt, e.job_key, e.fencing_token, e.held, e.since, e.unknown_reason,
 			   e.checks, e.next_check, CASE WHEN e.state <> 'unknown' THEN e.state::text
-				WHEN EXISTS (SELECT FROM effect.unknown_effects u WHERE u.effect_key = e.effect_key AND u.on_unknown = 'drop')
-				THEN 'dropped' ELSE 'unknown' END AS state
+				WHEN d.effect_key IS NULL THEN 'unknown' ELSE 'dropped' END AS state
 		  FROM effect.open_effects e
+		  LEFT JOIN (SELECT u.effect_key FROM effect.unknown_effects u WHERE u.on_unknown = 'drop') AS d
+			ON d.effect_key = e.effect_key
 	), c AS (
 		SELECT pg_catalog.count(*) AS listed, pg_catalog.count(*) FILTER (WHERE o.state = 'unknown') AS unknown,
 			   pg_catalog.count(*) FILTER (WHERE o.state = 'submitted') AS submitted,
@@ -231,8 +251,8 @@ CREATE FUNCTION effect.dashboard_effects() RETURNS text
 		  FROM o
 	), list AS (
 		SELECT pg_catalog.string_agg(pg_catalog.format('<tr><td>%s</td><td data-l="state"><span class="tag %s">%s</span></td>'
-				|| '<td data-l="target">%s</td><td data-l="since" class="n">%s</td><td data-l="attempt" class="n">%s</td>'
-				|| '<td data-l="run">%s</td><td data-l="key" class="sub"><code class="key">%s</code>%s</td></tr>',
+				|| '<td data-l="target" class="wide">%s</td><td data-l="since" class="n">%s</td><td data-l="attempt" class="n">%s</td>'
+				|| '<td data-l="run" class="wide">%s</td><td data-l="key" class="sub wide"><code class="key">%s</code>%s</td></tr>',
 				effect.dashboard_name(r.action), CASE r.state WHEN 'unknown' THEN 'warning' ELSE 'info' END, r.state,
 				effect.dashboard_name(r.target), effect.dashboard_time(r.since), r.attempt,
 				CASE WHEN r.job_key IS NULL THEN 'by itself'
@@ -288,15 +308,15 @@ CREATE FUNCTION effect.dashboard_counters(of_kind text) RETURNS text
 	), cells AS (
 		SELECT h.unit, h.place, COALESCE(pg_catalog.sum(h.n) FILTER (WHERE h.hour >= 0), 0) AS lately, pg_catalog.sum(h.n) AS ever,
 			   pg_catalog.string_agg(pg_catalog.format('M%s 24v-%2$sh4v%2$sz', h.hour * 5,
-				GREATEST(pg_catalog.round(22 * h.n / h.most, 1), 2)), '' ORDER BY h.hour) FILTER (WHERE h.hour >= 0 AND h.n > 0) AS path
+				GREATEST(pg_catalog.round(22 * h.n / GREATEST(h.most, 4), 1), 2)), '' ORDER BY h.hour) FILTER (WHERE h.hour >= 0 AND h.n > 0) AS path
 		  FROM (SELECT x.*, pg_catalog.max(x.n) FILTER (WHERE x.hour >= 0) OVER (PARTITION BY x.unit, x.place) AS most
 				  FROM hours x) AS h GROUP BY h.unit, h.place
 	), units AS (
 		SELECT u.place AS unit, COALESCE(effect.dashboard_name(u.name), 'all ' || of_kind || 's') AS name,
-			   pg_catalog.string_agg(pg_catalog.format('<td data-l="%s"><b>%s</b> <span class="sub">of %s</span>%s</td>', s.label,
-				effect.dashboard_number(COALESCE(c.lately, 0)), effect.dashboard_number(COALESCE(c.ever, 0)),
-				COALESCE(pg_catalog.format('<svg class="spark" viewBox="0 0 120 24" preserveAspectRatio="none" role="img" '
-					|| 'aria-label="%s by the hour"><path d="%s"/></svg>', s.label, c.path), '')), '' ORDER BY s.place) AS tds
+			   pg_catalog.string_agg(pg_catalog.format('<td data-l="%s"%s>%s</td>', s.label, CASE WHEN c.ever IS NULL THEN ' class="none"' END,
+				CASE WHEN c.ever IS NULL THEN '0' ELSE pg_catalog.format('<b>%s</b><svg class="spark" viewBox="0 0 120 24" '
+					|| 'preserveAspectRatio="none" role="img" aria-label="%s by the hour"><path d="%s"/></svg><span class="sub">%s in all</span>',
+					effect.dashboard_number(c.lately), s.label, c.path, effect.dashboard_number(c.ever)) END), '' ORDER BY s.place) AS tds
 		  FROM (SELECT n.place, n.name FROM names n WHERE n.place <= 20 UNION ALL SELECT 0, NULL) AS u
 		  JOIN shown s ON s.kind = of_kind
 		  LEFT JOIN cells c ON c.unit = u.place AND c.place = s.place
@@ -331,7 +351,7 @@ CREATE FUNCTION effect.dashboard_runs() RETURNS text
 				j.overdue DESC, j.e99 / NULLIF(LEAST(j.lease, j.due), 0) DESC NULLS LAST, j.job_key) AS place
 		  FROM j
 	), list AS (
-		SELECT pg_catalog.string_agg(pg_catalog.format('<tr><td>%s</td><td><svg class="bar" viewBox="0 0 300 22" '
+		SELECT pg_catalog.string_agg(pg_catalog.format('<tr><td>%s</td><td class="wide"><svg class="bar" viewBox="0 0 300 22" '
 				|| 'preserveAspectRatio="none" aria-hidden="true"><rect class="track" y="4" width="300" height="14" rx="2"/>'
 				|| '<rect class="%s" y="4" width="%s" height="14"/><rect class="p50" y="4" width="%s" height="14"/>%s%s%s</svg></td>'
 				|| '<td data-l="p50" class="n">%s</td><td data-l="p99" class="n">%s</td><td data-l="max" class="n">%s</td>'
@@ -343,7 +363,7 @@ CREATE FUNCTION effect.dashboard_runs() RETURNS text
 				CASE WHEN r.due * r.scale <= 300 THEN '<path class="every" d="M' || pg_catalog.round(r.due * r.scale, 1) || ' 0v22"/>' END,
 				effect.dashboard_span(r.p50), effect.dashboard_span(r.p99), effect.dashboard_span(r.max),
 				effect.dashboard_span(r.lease_for), effect.dashboard_span(r.every), r.runs,
-				CASE WHEN r.over_every OR r.over_lease OR r.overdue THEN '<span class="tag warning">' || pg_catalog.concat_ws(', ',
+				CASE WHEN r.over_every OR r.over_lease OR r.overdue THEN '<span class="tag wrap warning">' || pg_catalog.concat_ws(', ',
 						CASE WHEN r.over_every THEN 'p99 over interval' END, CASE WHEN r.over_lease THEN 'p99 over lease' END,
 						CASE WHEN r.overdue THEN 'overdue' END) || '</span>'
 					WHEN r.paused THEN '<span class="tag info">paused</span>' ELSE '<span class="tag fine">within</span>' END),
@@ -352,7 +372,7 @@ CREATE FUNCTION effect.dashboard_runs() RETURNS text
 	)
 	SELECT '<section id="runs"><div class="head"><h2>Run times</h2>' || CASE WHEN list.html IS NULL
 			THEN E'</div><p class="empty">No run has come to its end yet.</p></section>\n'
-			ELSE pg_catalog.format(E'<p>of the last 200 runs of each job: p50 dark, p99 light (amber: over a limit), max a thin line; '
+			ELSE pg_catalog.format(E'<p>of the last 200 runs of each job: p50 strong, p99 faint (amber: over a limit), max a thin line; '
 				|| 'the lease a solid tick, the interval a dashed one if it is near</p></div>'
 				|| E'\n<table><thead><tr><th>job</th><th></th><th class="n">p50</th><th class="n">p99</th><th class="n">max</th>'
 				|| E'<th class="n">lease</th><th class="n">interval</th><th class="n">runs</th><th></th></tr></thead>'
@@ -380,7 +400,7 @@ CREATE FUNCTION effect.dashboard() RETURNS text
 		|| CASE WHEN pg_catalog.pg_is_in_recovery() THEN '<span>read from a standby</span>' ELSE '' END || E'</p></header>\n<main>'
 		|| effect.dashboard_attention() || effect.dashboard_leases() || effect.dashboard_effects()
 		|| '<section id="counters"><div class="head"><h2>Counters</h2><p>large: the last 24 hours, an hour a column, each chart to '
-		|| E'a scale of its own; small: since ever</p></div>\n'
+		|| E'a scale of its own</p></div>\n'
 		|| effect.dashboard_counters('job') || effect.dashboard_counters('action') || E'</section>\n'
 		|| effect.dashboard_runs()
 		|| '</main><footer><p>A snapshot: it does not renew itself. Ages are as of the time above. A click on a statement selects it whole.'
