@@ -22,7 +22,7 @@ DATA_built   = $(SCRIPT)
 DATA         = $(filter-out $(SCRIPT),$(wildcard sql/effect--*--*.sql))
 
 REGRESS      = install key lease fence ledger once resolve action approval sweep retention \
-               job firing checkpoint run_job \
+               job firing checkpoint run_job dashboard \
                cluster guard acl lint issues
 # the vectors hold every kind of character
 ENCODING     = UTF8

@@ -21,7 +21,7 @@ CREATE FUNCTION effect.dashboard_name(name text) RETURNS text
 	LANGUAGE sql STABLE STRICT PARALLEL SAFE
 	RETURN CASE WHEN name = '' THEN '<i>all other names</i>'
 		WHEN pg_catalog.char_length(name) <= 100 THEN '<bdi>' || effect.escape_html(name) || '</bdi>'
-		ELSE '<bdi title="' || effect.escape_html(pg_catalog."left"(name, 300)) || '">'
+		ELSE '<bdi title="' || effect.escape_html(pg_catalog."left"(name, 200)) || '">'
 			|| effect.escape_html(pg_catalog."left"(name, 90)) || '&hellip;</bdi>' END;
 COMMENT ON FUNCTION effect.dashboard_name(text) IS
 	'dashboard: a name somebody gave, cut where it is too long, kept from reordering its neighbours';
@@ -147,7 +147,7 @@ $css$;
 COMMENT ON FUNCTION effect.dashboard_style() IS 'dashboard: its style sheet';
 
 -- While something is wrong, advice and notices are folded below it. That sweep
--- runs is no news: it stands in the line below the verdict.
+-- runs is no news: it stands in the line below the verdict alone.
 CREATE FUNCTION effect.dashboard_attention() RETURNS text
 	LANGUAGE sql STABLE
 	BEGIN ATOMIC
@@ -162,7 +162,7 @@ CREATE FUNCTION effect.dashboard_attention() RETURNS text
 			   pg_catalog.count(*) FILTER (WHERE a.severity = 'advice') AS advice,
 			   pg_catalog.count(*) FILTER (WHERE a.severity = 'info' AND NOT a.swept) AS info,
 			   pg_catalog.count(*) FILTER (WHERE NOT a.swept) AS listed,
-			   pg_catalog.max(a.since) FILTER (WHERE a.swept) AS swept
+			   pg_catalog.max(a.since) FILTER (WHERE a.what = 'sweep') AS swept
 		  FROM a
 	), cards AS (
 		SELECT a.wrong, a.rank, pg_catalog.format('<li class="card %s"><div class="top"><span class="tag">%1$s</span>'
@@ -184,12 +184,12 @@ CREATE FUNCTION effect.dashboard_attention() RETURNS text
 			CASE WHEN c.critical + c.warning = 0 THEN 'Nothing is wrong now'
 				ELSE pg_catalog.concat_ws(', ', CASE WHEN c.critical > 0 THEN c.critical || ' critical' END,
 					CASE c.warning WHEN 0 THEN NULL WHEN 1 THEN '1 warning' ELSE c.warning || ' warnings' END) END,
-			COALESCE('sweep ran ' || effect.dashboard_time(c.swept), 'sweep does not run'))
+			COALESCE('sweep ran ' || effect.dashboard_time(c.swept), 'sweep has never run'))
 		|| COALESCE(E'<ol>' || list.wrong || E'</ol>\n', '')
-		|| COALESCE(pg_catalog.format(E'<details%s><summary>%s</summary><ol>%s</ol></details>\n',
+		|| CASE WHEN list.rest IS NULL THEN '' ELSE pg_catalog.format(E'<details%s><summary>%s</summary><ol>%s</ol></details>\n',
 			CASE WHEN c.critical + c.warning = 0 THEN ' open' END,
 			pg_catalog.concat_ws(', ', CASE c.advice WHEN 0 THEN NULL WHEN 1 THEN '1 piece of advice' ELSE c.advice || ' pieces of advice' END,
-				CASE c.info WHEN 0 THEN NULL WHEN 1 THEN '1 notice' ELSE c.info || ' notices' END), list.rest), '')
+				CASE c.info WHEN 0 THEN NULL WHEN 1 THEN '1 notice' ELSE c.info || ' notices' END), list.rest) END
 		|| effect.dashboard_more(c.listed - 40, 'SELECT * FROM effect.attention;') || E'</section>\n'
 	  FROM c, list;
 	END;
