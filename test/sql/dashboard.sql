@@ -32,7 +32,7 @@ CREATE FUNCTION pg_temp.section(page text, id text) RETURNS text LANGUAGE sql AS
 
 -- escape_html
 SELECT is(effect.escape_html($$<a href="x" b='y'>&amp;$$), '&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;', 'what HTML gives a meaning is escaped, once');
-SELECT is(effect.escape_html(NULL), NULL, 'NULL stays NULL');
+SELECT is(effect.escape_html(NULL), NULL::text, 'NULL stays NULL');
 SELECT is(effect.escape_html(''), '', 'and nothing nothing');
 SELECT is(effect.escape_html(E'a\x01b\x1b[0m\x7f'), 'a&#xFFFD;b&#xFFFD;[0m&#xFFFD;', 'control characters are made harmless');
 SELECT is(effect.escape_html(E'a\tb\nc'), E'a\tb\nc', 'tab and newline are white space');
@@ -47,8 +47,7 @@ SELECT is(effect.dashboard_name(repeat('<', 101)), '<bdi title="' || repeat('&lt
 SELECT is(effect.dashboard_name(''), '<i>all other names</i>', 'the name of those that were not counted apart');
 SELECT is(effect.dashboard_span(s::interval), w, 'a span: ' || s)
   FROM (VALUES ('0', '0 ms'), ('0.1234 s', '123 ms'), ('1 s', '1 s'), ('9.96 s', '9.9 s'), ('59.9 s', '59 s'), ('60 s', '1 min'), ('61 s', '1 min 1 s'),
-			   ('59:59', '59 h 59 min'), ('3600 s', '1 h'), ('25:10', '1 d 1 h'), ('24:10', '1 d'), ('-90 s', '1 min 30 s'), ('1 month', '30 d')) AS v(s, w)
- WHERE s <> '59:59';
+			   ('3600 s', '1 h'), ('25:10', '1 d 1 h'), ('24:10', '1 d'), ('-90 s', '1 min 30 s'), ('1 month', '30 d')) AS v(s, w);
 SELECT matches(effect.dashboard_time(clock_timestamp() - interval '2 hours 5 minutes 1 second'),
 	'^<time datetime="\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00" title="\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC">2 h 5 min ago</time>$', 'a time that has been');
 SELECT matches(effect.dashboard_time(clock_timestamp() + interval '90.5 seconds'), '>in 1 min 30 s</time>$', 'a time to come');
@@ -60,17 +59,17 @@ SELECT is(effect.dashboard_more(1200, 'SELECT 1;'), '<p class="more">and 1,200 m
 
 -- The empty page
 SELECT effect.dashboard() AS empty \gset
-SELECT matches(:'empty', '^<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">', 'it is a page');
-SELECT matches(:'empty', '</body></html>\s*$', 'to its end');
+SELECT matches(:'empty'::text, '^<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">', 'it is a page');
+SELECT matches(:'empty'::text, '</body></html>\s*$', 'to its end');
 SELECT pg_temp.has(:'empty', '<title>effect: ' || effect.escape_html(current_database()) || '</title>', 'with a title');
-SELECT matches(:'empty', 'written <b>\w{3} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC</b> \(UTC\)', 'the time of writing and its zone');
+SELECT matches(:'empty'::text, 'written <b>\w{3} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC</b> \(UTC\)', 'the time of writing and its zone');
 SELECT pg_temp.has(:'empty', 'PostgreSQL ' || current_setting('server_version') || ', effect ' || (SELECT extversion FROM pg_extension WHERE extname = 'effect'), 'and versions');
 SELECT pg_temp.has(:'empty', '<meta name="viewport" content="width=device-width', 'it is made for a phone, too');
 SELECT pg_temp.has(:'empty', 'prefers-color-scheme: dark', 'and for the night');
 SELECT pg_temp.has(:'empty', s, 'empty: ' || s)
   FROM unnest(ARRAY['sweep has never run', 'No job has ever been claimed here.', 'No effect is open', 'Nothing has been counted for any job yet.',
 	'Nothing has been counted for any action yet.', 'No run has come to its end yet.']) AS s;
-SELECT doesnt_match(:'empty', '<script|javascript:|https?://|@import|url\(|\son\w+=', 'nothing in it runs or comes from elsewhere');
+SELECT doesnt_match(:'empty'::text, '<script|javascript:|https?://|@import|url\(|\son\w+=', 'nothing in it runs or comes from elsewhere');
 SELECT pg_temp.has(:'empty', $$default-src 'none'$$, 'and its policy would not let it');
 SELECT 1 FROM effect.sweep() \g /dev/null
 SELECT matches(effect.dashboard(), '<p class="verdict tag fine">Nothing is wrong now</p>\n<p class="facts"><span>sweep ran <time', 'all is well');
@@ -97,7 +96,7 @@ RESET session_replication_role;
 SET ROLE effect_dash_monitor;
 SELECT effect.dashboard() AS page \gset
 SELECT pass('a monitor may read it');
-SELECT matches(:'page', '<p class="verdict tag critical">1 critical, \d warning', 'what is wrong stands on top');
+SELECT matches(:'page'::text, '<p class="verdict tag critical">1 critical, \d warning', 'what is wrong stands on top');
 SELECT matches(pg_temp.section(:'page', 'attention'), 'card critical.*?<bdi>d/pay</bdi>.*?3 h ago.*?<code class="step">SELECT \* FROM effect.unknown_effects WHERE action = &#39;d/pay&#39;;</code>', 'with whom, since when, and the next step');
 SELECT matches(pg_temp.section(:'page', 'leases'), '1 live, 1 expired, 1 free; 0 firings waiting.*d/late.*expired.*host-3.*d/held.*live.*host-2.*2026-11-29.*in 59 min.*d/slow.*free.*nobody', 'leases: expired, live, free');
 SELECT matches(pg_temp.section(:'page', 'effects'), '1 unknown, 1 submitted, 1 claimed.*d/pay.*unknown.*lost.*3 h ago.*read &lt;timeout&gt;.*submitted.*in-flight.*d/held.*claimed.*dropped', 'effects: unknown first, dropped last');
@@ -105,7 +104,7 @@ SELECT matches(pg_temp.section(:'page', 'counters'), '<bdi>d/pay</bdi>.*data-l="
 SELECT matches(pg_temp.section(:'page', 'counters'), '<bdi>d/slow</bdi></td>.*data-l="fenced"><b>0</b><svg[^>]*><path d=""/></svg><span class="sub">7 in all', 'what moved long ago is there without a column');
 SELECT pg_temp.has(pg_temp.section(:'page', 'counters'), '<i>all other names</i>', 'and the names not counted apart');
 SELECT matches(pg_temp.section(:'page', 'runs'), '<bdi>d/slow</bdi>.*2 min.*30 s.*1 min.*p99 over interval, p99 over lease', 'run times against interval and lease');
-SELECT doesnt_match(:'page', 'terces|terms-shown', 'no bodies');
+SELECT doesnt_match(:'page'::text, 'terces|terms-shown', 'no bodies');
 RESET ROLE;
 SET ROLE effect_dash_operator;
 SELECT doesnt_match(effect.dashboard(), 'terces|terms-shown', 'not even for those who may read them');
