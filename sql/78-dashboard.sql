@@ -7,7 +7,7 @@
 
 -- Unicode's overrides and isolates would end a <bdi>; joiners belong to names.
 CREATE FUNCTION effect.escape_html(value text) RETURNS text
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE
+	LANGUAGE sql STABLE
 	RETURN pg_catalog.regexp_replace(
 		pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(pg_catalog.replace(
 			value, '&', '&amp;'), '<', '&lt;'), '>', '&gt;'), '"', '&quot;'), '''', '&#39;') COLLATE "C",
@@ -18,7 +18,7 @@ COMMENT ON FUNCTION effect.escape_html(text) IS
 	'text for HTML, in an element or a quoted attribute; control characters become U+FFFD';
 
 CREATE FUNCTION effect.dashboard_name(name text) RETURNS text
-	LANGUAGE sql STABLE STRICT PARALLEL SAFE
+	LANGUAGE sql STABLE
 	RETURN CASE WHEN name = '' THEN '<i>all other names</i>'
 		WHEN pg_catalog.char_length(name) <= 100 THEN '<bdi>' || effect.escape_html(name) || '</bdi>'
 		ELSE '<bdi title="' || effect.escape_html(pg_catalog."left"(name, 200)) || '">'
@@ -27,7 +27,7 @@ COMMENT ON FUNCTION effect.dashboard_name(text) IS
 	'dashboard: a name somebody gave, cut where it is too long, kept from reordering its neighbours';
 
 CREATE FUNCTION effect.dashboard_span(span interval) RETURNS text
-	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+	LANGUAGE sql STABLE
 	BEGIN ATOMIC
 	SELECT CASE WHEN s.e < 1 THEN pg_catalog.round(s.e * 1000) || ' ms'
 			WHEN s.e < 10 THEN pg_catalog.trim_scale(pg_catalog.trunc(s.e, 1)) || ' s'
@@ -43,9 +43,10 @@ CREATE FUNCTION effect.dashboard_span(span interval) RETURNS text
 COMMENT ON FUNCTION effect.dashboard_span(interval) IS 'dashboard: a length of time in two units at most';
 
 CREATE FUNCTION effect.dashboard_time(at timestamptz) RETURNS text
-	LANGUAGE sql STABLE STRICT
+	LANGUAGE sql STABLE
 	BEGIN ATOMIC
-	SELECT CASE WHEN NOT pg_catalog.isfinite(at) THEN at::text
+	SELECT CASE WHEN at IS NULL THEN NULL
+		WHEN NOT pg_catalog.isfinite(at) THEN at::text
 		ELSE pg_catalog.format('<time datetime="%s" title="%s">%s</time>',
 			pg_catalog.to_char(at, 'YYYY-MM-DD"T"HH24:MI:SSTZH:TZM'),
 			effect.escape_html(pg_catalog.to_char(at, 'YYYY-MM-DD HH24:MI:SS TZ')),
@@ -57,13 +58,13 @@ CREATE FUNCTION effect.dashboard_time(at timestamptz) RETURNS text
 COMMENT ON FUNCTION effect.dashboard_time(timestamptz) IS 'dashboard: a time as seen from now, with the time itself as its title';
 
 CREATE FUNCTION effect.dashboard_number(n numeric) RETURNS text
-	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+	LANGUAGE sql STABLE
 	RETURN pg_catalog.to_char(n, 'FM999,999,999,999,999,999,990');
 COMMENT ON FUNCTION effect.dashboard_number(numeric) IS 'dashboard: a count, in groups of three digits';
 
 -- What a list leaves out, and where it stands whole.
 CREATE FUNCTION effect.dashboard_more(n bigint, query text) RETURNS text
-	LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+	LANGUAGE sql STABLE
 	RETURN CASE WHEN n > 0 THEN pg_catalog.format('<p class="more">and %s more: <code>%s</code></p>',
 		effect.dashboard_number(n), query) ELSE '' END;
 COMMENT ON FUNCTION effect.dashboard_more(bigint, text) IS 'dashboard: how many rows a list leaves out, and how to see them';
@@ -71,7 +72,7 @@ COMMENT ON FUNCTION effect.dashboard_more(bigint, text) IS 'dashboard: how many 
 -- Colours are those of a page that is read at night: each text has a contrast of
 -- 4.5 to 1 or more on what it stands on, in both schemes.
 CREATE FUNCTION effect.dashboard_style() RETURNS text
-	LANGUAGE sql IMMUTABLE PARALLEL SAFE
+	LANGUAGE sql STABLE
 	RETURN $css$
 :root { color-scheme: light dark; --page: #f4f5f6; --card: #fff; --text: #17191c; --muted: #565d66; --line: #d9dde1;
   --code: #eef0f2; --mark: #33689f; --soft: #a9c4e0; --over: #e3b26a;
