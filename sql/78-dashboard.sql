@@ -120,6 +120,7 @@ thead th { border-top: 0; font-size: 12.5px; font-weight: 600; color: var(--mute
 th.n, td.n { text-align: right; white-space: nowrap }
 td:first-child { font-weight: 600; min-width: 130px }
 td.sub { font-weight: 400 }
+td.wide { min-width: 110px }
 td b { font-weight: 600 }
 svg { display: block }
 .grid { table-layout: fixed } .grid th:first-child { width: 17% } .none { color: var(--muted) }
@@ -135,7 +136,7 @@ footer { padding-bottom: 30px }
   header, main, footer { padding-left: 12px; padding-right: 12px }
   table, tbody, td { display: block; width: 100% } thead { display: none }
   tr { padding: 8px 12px; border-top: 1px solid var(--line) } tr:first-child { border-top: 0 }
-  td, td.n { border: 0; padding: 1px 0; text-align: left; white-space: normal; min-width: 0 }
+  td, td.n, td.wide { border: 0; padding: 1px 0; text-align: left; white-space: normal; min-width: 0 }
   td[data-l]::before { content: attr(data-l) " "; color: var(--muted); font-size: 13px; font-weight: 400 }
   td:empty { display: none }
   tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 1px 12px }
