@@ -24,7 +24,7 @@ plan skip_all => 'NO_BROWSER is set' if $ENV{NO_BROWSER};
 BAIL_OUT('no chromium (NO_BROWSER=1 does without)') unless $browser;
 
 my @names = (
-	'<script>document.title = "ran"; alert(1)</script>', '"><img src=x onerror="document.title=1">',
+	'<script>document.title = 1; alert(1)</script>', '"><img src=x onerror="document.title=1">',
 	q(it's "quoted" & so \ on \\\\), '</bdi></td></table><h1>out</h1>', '</style><style>*{display:none}</style>',
 	'&lt;b&gt; &#60;', 'javascript:alert(1)', "' onmouseover='document.title=1", '%s %1$s {{7*7}} ${1}',
 	"\x{05e2}\x{05d1}\x{05e8}\x{05d9}\x{05ea} 12", "\x{0645}\x{0631}\x{062d}\x{0628}\x{0627} 34",
