@@ -15,14 +15,14 @@ OBJS         = $(patsubst %,src/%.o,effect sql args key facts canonical journal 
 PIECES       = sql/00-effect.sql sql/05-journal.sql sql/07-cluster.sql sql/10-key.sql \
                sql/20-job.sql sql/30-lease.sql sql/40-fence.sql sql/45-action.sql \
                sql/50-ledger.sql sql/55-approval.sql sql/60-resolve.sql sql/65-sweep.sql \
-               sql/70-checkpoint.sql sql/75-run-job.sql sql/77-stats.sql sql/80-guard.sql \
-               sql/90-acl.sql
+               sql/70-checkpoint.sql sql/75-run-job.sql sql/77-stats.sql sql/78-dashboard.sql \
+               sql/80-guard.sql sql/90-acl.sql
 SCRIPT       = sql/effect--$(EXTVERSION).sql
 DATA_built   = $(SCRIPT)
 DATA         = $(filter-out $(SCRIPT),$(wildcard sql/effect--*--*.sql))
 
 REGRESS      = install key lease fence ledger once resolve action approval sweep retention \
-               job firing checkpoint run_job stats attention explain \
+               job firing checkpoint run_job stats attention explain dashboard \
                cluster guard acl lint issues
 # the vectors hold every kind of character
 ENCODING     = UTF8

@@ -113,7 +113,7 @@ CREATE VIEW effect.abandoned_claims AS
 	  FROM effect.open_effects e
 	  JOIN effect.ledger l ON l.effect_key = e.effect_key
 	 WHERE e.state = 'claimed' AND NOT e.held
-	   AND NOT EXISTS (SELECT FROM effect.awaiting_approval w WHERE w.effect_key = e.effect_key);
+	   AND e.effect_key NOT IN (SELECT w.effect_key FROM effect.awaiting_approval w);
 COMMENT ON VIEW effect.abandoned_claims IS
 	'claimed effects that nobody holds and nobody has submitted: the next attempt may take them, if there is one';
 
@@ -145,7 +145,8 @@ CREATE VIEW effect.job_numbers AS
 				FILTER (WHERE i.outcome IN ('finished', 'failed')) AS p,
 			   pg_catalog.max(i.started_at) AS last_started,
 			   pg_catalog.max(i.ended_at) FILTER (WHERE i.outcome = 'finished') AS last_finished,
-			   pg_catalog.count(*) FILTER (WHERE i.outcome = 'fenced') AS came_back,
+			   pg_catalog.count(*) FILTER (WHERE i.outcome = 'fenced'
+				AND i.ended_at > pg_catalog.clock_timestamp() - '1 day'::interval) AS came_back,
 			   COALESCE(pg_catalog.max(i.fencing_token) FILTER (WHERE i.outcome = 'finished'),
 				pg_catalog.min(i.fencing_token) - 1) AS good_token
 		  FROM (SELECT n.fencing_token, n.outcome, n.started_at, n.ended_at FROM effect.run n

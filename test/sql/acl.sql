@@ -87,13 +87,13 @@ UNION ALL
 SELECT 'effect_acl_operator', unnest(ARRAY[
 	'effect.revoke_lease(text,text)', 'effect.bump_epochs()', 'effect.resolve_unknown(uuid,effect.finding,integer,jsonb,jsonb)',
 	'effect.mark_unknown(uuid,bigint,text)', 'effect.close_effect(uuid,text,jsonb)', 'effect.reopen_effect(uuid,text)',
-	'effect.explain_effect(text,text,jsonb)', 'effect.may_read_bodies()', 'effect.open_keys()', 'effect.metrics()', 'effect.job_numbers()', 'effect.action_numbers()', 'effect.next_unknown(text,text,interval)', 'effect.sweep()', 'effect.quarantine(text)', 'effect.adopt_cluster()',
+	'effect.explain_effect(text,text,jsonb)', 'effect.may_read_bodies()', 'effect.open_keys()', 'effect.metrics()', 'effect.job_numbers()', 'effect.action_numbers()', 'effect.dashboard()', 'effect.dashboard_attention()', 'effect.dashboard_counters(text)', 'effect.dashboard_effects()', 'effect.dashboard_leases()', 'effect.dashboard_more(bigint,text)', 'effect.dashboard_name(text)', 'effect.dashboard_number(numeric)', 'effect.dashboard_runs()', 'effect.dashboard_span(interval)', 'effect.dashboard_style()', 'effect.dashboard_time(timestamp with time zone)', 'effect.escape_html(text)', 'effect.next_unknown(text,text,interval)', 'effect.sweep()', 'effect.quarantine(text)', 'effect.adopt_cluster()',
 	'effect.set_job(text,interval,effect.overlap_policy,integer,interval,interval,timestamp with time zone,text,effect.checkpoint_scope,boolean,interval,name[])', 'effect.drop_job(text)',
 	'effect.set_action(text,text[],effect.identity,effect.unknown_policy,text,interval,interval,interval,integer,interval,interval,interval,name[])'])
 UNION ALL
 SELECT 'effect_acl_approver', unnest(ARRAY[
 	'effect.approve(uuid,text,text,interval)', 'effect.revoke_approval(uuid,text)', 'effect.refuse_approval(uuid,text,text)', 'effect.may_read_bodies()', 'effect.open_keys()'])
-UNION ALL SELECT 'effect_acl_monitor', unnest(ARRAY['effect.may_read_bodies()', 'effect.open_keys()', 'effect.metrics()', 'effect.job_numbers()', 'effect.action_numbers()']);
+UNION ALL SELECT 'effect_acl_monitor', unnest(ARRAY['effect.may_read_bodies()', 'effect.open_keys()', 'effect.metrics()', 'effect.job_numbers()', 'effect.action_numbers()', 'effect.dashboard()', 'effect.dashboard_attention()', 'effect.dashboard_counters(text)', 'effect.dashboard_effects()', 'effect.dashboard_leases()', 'effect.dashboard_more(bigint,text)', 'effect.dashboard_name(text)', 'effect.dashboard_number(numeric)', 'effect.dashboard_runs()', 'effect.dashboard_span(interval)', 'effect.dashboard_style()', 'effect.dashboard_time(timestamp with time zone)', 'effect.escape_html(text)']);
 SELECT bag_eq(format('SELECT pg_temp.calls(%L)', r), format('SELECT call FROM may WHERE role = %L', r), r || ' may call exactly its set')
   FROM unnest('{effect_acl_worker,effect_acl_operator,effect_acl_monitor,effect_acl_approver}'::text[]) AS r;
 SELECT is_empty($$SELECT call FROM may WHERE call ~ 'appro' AND role <> 'effect_acl_approver'$$, 'who asks and who consents are different people: no other set may approve');

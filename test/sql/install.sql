@@ -94,6 +94,7 @@ SELECT bag_eq(
 		('effect.keep_token_monotonic(regclass,name)'),
 		('effect.mark_unknown(uuid,bigint,text)'),
 		('effect.may_read_bodies()'), ('effect.open_keys()'), ('effect.metrics()'), ('effect.job_numbers()'), ('effect.action_numbers()'),
+		('effect.dashboard()'), ('effect.dashboard_attention()'), ('effect.dashboard_counters(text)'), ('effect.dashboard_effects()'), ('effect.dashboard_leases()'), ('effect.dashboard_more(bigint,text)'), ('effect.dashboard_name(text)'), ('effect.dashboard_number(numeric)'), ('effect.dashboard_runs()'), ('effect.dashboard_span(interval)'), ('effect.dashboard_style()'), ('effect.dashboard_time(timestamp with time zone)'), ('effect.escape_html(text)'),
 		('effect.next_unknown(text,text,interval)'),
 		('effect.once(text,text,jsonb)'),
 		('effect.once(text,text[])'),
@@ -173,6 +174,7 @@ SELECT bag_eq(
 		('effect.revoke_approval(uuid,text)', 'effect_key approver'),
 		('effect.revoke_lease(text,text)', 'job_key reason'),
 		('effect.set_job(text,interval,effect.overlap_policy,integer,interval,interval,timestamp with time zone,text,effect.checkpoint_scope,boolean,interval,name[])', 'job_key every overlap queue_limit lease_for at_least_for anchor time_zone checkpoint_scope paused keep_runs_for usable_by'),
+		('effect.dashboard_counters(text)', 'of_kind'), ('effect.dashboard_more(bigint,text)', 'n query'), ('effect.dashboard_name(text)', 'name'), ('effect.dashboard_number(numeric)', 'n'), ('effect.dashboard_span(interval)', 'span'), ('effect.dashboard_time(timestamp with time zone)', 'at'), ('effect.escape_html(text)', 'value'),
 		('effect.drop_job(text)', 'job_key'), ('effect.firing_of(text,timestamp with time zone)', 'job_key at'),
 		('effect.save_checkpoint(text,bigint,jsonb)', 'job_key fencing_token state'), ('effect.get_checkpoint(text)', 'job_key'),
 		('effect.run_job(text,text,text,text)', 'job_key command firing owner'),
@@ -216,7 +218,7 @@ SELECT set_eq(
 	ARRAY['canonical_json', 'input_digest', 'effect_key', 'facts'], 'and PARALLEL SAFE, and nothing else is');
 SELECT set_eq(
 	$$SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'effect'::regnamespace AND provolatile = 's'$$,
-	ARRAY['action_numbers', 'fence_gaps', 'firing_of', 'job_numbers', 'may_read_bodies', 'metrics', 'open_keys'], 'seven functions only read: STABLE');
+	ARRAY['action_numbers', 'dashboard', 'dashboard_attention', 'dashboard_counters', 'dashboard_effects', 'dashboard_leases', 'dashboard_more', 'dashboard_name', 'dashboard_number', 'dashboard_runs', 'dashboard_span', 'dashboard_style', 'dashboard_time', 'escape_html', 'fence_gaps', 'firing_of', 'job_numbers', 'may_read_bodies', 'metrics', 'open_keys'], 'twenty functions only read: STABLE');
 SELECT is_empty(
 	$$SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'effect'::regnamespace
 	     AND provolatile = 'v' AND (proparallel <> 'u' OR prolang <> (SELECT oid FROM pg_language WHERE lanname = 'c'))$$,
