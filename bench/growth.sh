@@ -3,12 +3,12 @@
 
 run_growth() {
 	local size had=0 n
-	for n in 1 100 100000; do grow_jobs "$n"; done
 	for size in $(tr ' ' '\n' <<<"$sizes" | sort -n); do
 		load_ledger "$had" "$size"
 		had=$size
 		grow_ledger "$size"
 	done
+	for n in 1 100 100000; do grow_jobs "$n"; done
 	report growth
 	sizes_on_disk
 }

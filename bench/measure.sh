@@ -2,13 +2,13 @@
 # shellcheck shell=bash disable=SC2154
 
 rows=0 stride=1 jobs=0 measurements=0 pgbench_pid=''
-most_rate=8000000000000000000       # the span of the random keys: see limit/schema.sql
+key_span=8000000000000000000        # of the keys that the limit's scripts make
 
 # ---- what a ledger holds before
 
 load_ledger() {
 	local from=$1 to=$2
-	rows=$to stride=$((most_rate / to))
+	rows=$to stride=$((key_span / to))
 	say "loading a ledger of $to rows"
 	run_sql from=$((from + 1)) to="$to" stride=$stride setup/load
 	sql 'VACUUM (ANALYZE) effect.ledger'
@@ -23,12 +23,10 @@ make_jobs() { jobs=$1; run_sql jobs="$1" setup/jobs; }
 # A call of sweep does a bounded amount of work, so the past takes as many as that needs.
 # They go on until the mark no longer moves over what was loaded.
 set_mark() {
-	local behind="SELECT count(*) FROM effect.ledger
+	local behind="EXISTS (SELECT FROM effect.ledger
 		WHERE created_at > COALESCE((SELECT max(swept_to) FROM effect.sweep_state), '-infinity')
-		  AND created_at < now() - interval '1 hour'"
-	while [ "$(sql "SELECT ($behind) > 0")" = t ]; do
-		sql 'SELECT effect.sweep()' >/dev/null
-	done
+		  AND created_at < now() - interval '1 hour')"
+	while [ "$(sql "SELECT $behind")" = t ]; do sql 'SELECT effect.sweep()' >/dev/null; done
 }
 
 # ---- one measurement
@@ -38,7 +36,8 @@ set_mark() {
 counters() {
 	sql "DO \$\$ BEGIN
 			FOR i IN 1 .. 500 LOOP
-				EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'pgbench');
+				EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity
+					WHERE backend_type = 'client backend' AND pid <> pg_backend_pid());
 				PERFORM pg_sleep(0.01), pg_stat_clear_snapshot();
 			END LOOP;
 		END \$\$;

@@ -34,7 +34,7 @@ function figure(x) { return x < 0 ? "-" : x >= 100 ? sprintf("%.0f", x) : sprint
 function verdict(met) { return met ? "met" : "NOT MET" }
 
 function row(work, clients, rival, a, b, r, spread, target, met) {
-	printf "%-26s %7s  %-10s %9s %9s  %6s %-13s %-9s %s\n", work, clients, rival, a, b, r, spread, target, met
+	printf "%-34s %7s  %-10s %9s %9s  %6s %-13s %-9s %s\n", work, clients, rival, a, b, r, spread, target, met
 }
 
 function compared(name, clients, i,    a, b, r) {
@@ -62,12 +62,13 @@ function wrote_nothing(name, clients, i,    x, w) {
 	row(name ": WAL bytes a call", clients, "-", "-", sprintf("%.2f", w), "-", "", "0", verdict(w < 1))
 }
 
-function costs(name, clients, side,    up) {
+function costs(name, clients, side,    up, hot) {
 	up = middle(name, clients, side, UPDATES)
 	if (up < 0) return
-	printf "%-26s %7s  %-24s %9.0f %7.3f %7.2f %7.2f %7s\n", name, clients, side,
+	hot = up > 0 ? sprintf("%.1f %%", 100 * middle(name, clients, side, HOT) / up) : "-"
+	printf "%-34s %7s  %-24s %9.0f %7.3f %7.2f %7.2f %8s\n", name, clients, side,
 		middle(name, clients, side, WAL), middle(name, clients, side, FPI), middle(name, clients, side, XIDS),
-		middle(name, clients, side, DEAD), up > 0 ? sprintf("%.0f %%", 100 * middle(name, clients, side, HOT) / up) : "-"
+		middle(name, clients, side, DEAD), hot
 }
 
 function header() {
@@ -75,7 +76,7 @@ function header() {
 }
 
 function costs_header() {
-	printf "\n%-26s %7s  %-24s %9s %7s %7s %7s %7s\n", "an effect costs", "clients", "side", "WAL bytes", "pages", "xids", "dead", "HOT"
+	printf "\n%-34s %7s  %-24s %9s %7s %7s %7s %8s\n", "an effect costs", "clients", "side", "WAL bytes", "images", "xids", "dead", "HOT"
 }
 
 # How the rate at a size compares with that at the first one, ours beside the limit's.
