@@ -1,7 +1,7 @@
 # Measuring: one side of one work for one round, and what it left behind.
 # shellcheck shell=bash disable=SC2154
 
-rows=0 stride=1 jobs=0 measurements=0 pgbench_pid=''
+rows=0 stride=1 jobs=0 measurements=0 script_pid=''
 key_span=8000000000000000000        # of the keys that the limit's scripts make
 
 # ---- what a ledger holds before
@@ -46,6 +46,9 @@ counters() {
 		FROM pg_stat_user_tables" | tr '|' ' '
 }
 
+# peers.sh has another.
+run_script() { run_pgbench "$@"; }
+
 # One random seed a measurement, or a later one would meet the keys of an earlier one.
 run_pgbench() {
 	local script=$1 n=$2 threads
@@ -53,23 +56,23 @@ run_pgbench() {
 	measurements=$((measurements + 1))
 	as_user "$bindir/pgbench" -n -M prepared -f "$work/bench/$script.sql" -c "$n" -j $((n < threads ? n : threads)) \
 		-T "$seconds" --random-seed=$((seed + measurements)) -D token=1 -D rows=$rows -D stride=$stride \
-		-D jobs=$((jobs < n ? n : jobs)) -D clients="$n" -D started=0 -D k=0 >"$work/pgbench.out" 2>&1 &
-	pgbench_pid=$!
-	wait $pgbench_pid || { pgbench_pid=; return 1; }
-	pgbench_pid=
+		-D jobs=$((jobs < n ? n : jobs)) -D clients="$n" -D started=0 -D k=0 >"$work/script.out" 2>&1 &
+	script_pid=$!
+	wait $script_pid || { script_pid=; return 1; }
+	script_pid=
 }
 
-stop_measuring() { [ -z "$pgbench_pid" ] || kill -TERM "$pgbench_pid" 2>/dev/null || true; }
+stop_measuring() { [ -z "$script_pid" ] || kill -TERM "$script_pid" 2>/dev/null || true; }
 
 # measure NAME CLIENTS ROUND SCRIPT EFFECTS: a line of results.  NAME may be a work's, or one
 # with a size behind it.
 measure() {
 	local name=$1 n=$2 round=$3 script=$4 effects=$5 before after
 	before=$(counters)
-	if ! run_pgbench "$script" "$n"; then
+	if ! run_script "$script" "$n"; then
 		failed=$((failed + 1))
 		say "FAILED: $name, $script at $n client(s)"
-		grep -E 'ERROR|error:' "$work/pgbench.out" | sort | uniq -c | head -n 5
+		grep -E '[Ee]rror:|ERROR' "$work/script.out" | sort | uniq -c | head -n 5 || true
 		return 0
 	fi
 	after=$(counters)
@@ -83,7 +86,7 @@ measure() {
 			printf "%s\t%s\t%s\t%s\t%.3f\t%s\t%d", name, n, round, script, tps * effects, latency, done * effects
 			for (i = 1; i <= 6; i++) printf "\t%d", a[i] - b[i]
 			print ""
-		}' "$work/pgbench.out" >>"$work/results"
+		}' "$work/script.out" >>"$work/results"
 }
 
 # ---- one work
@@ -91,11 +94,11 @@ measure() {
 sides_of() {
 	awk -F'|' -v work="$1" '!/^#/ && $1 == work {
 		if ($3 != "-") print $3, $4
-		print $5, $6 }' "$here/works" | awk '!seen[$0]++'
+		print $5, $6 }' "$works_file" | awk '!seen[$0]++'
 }
 
 clients_of() {
-	awk -F'|' -v work="$1" -v all="$clients" '$1 == work { print $2 == "all" ? all : $2; exit }' "$here/works"
+	awk -F'|' -v work="$1" -v all="$clients" '$1 == work { print $2 == "all" ? all : $2; exit }' "$works_file"
 }
 
 # measure_sides NAME CLIENTS, sides on standard input: A B A B ...
@@ -120,7 +123,7 @@ measure_work() {
 
 # ---- what is printed
 
-report() { echo; awk -v report="$1" -f "$here/report.awk" "$here/works" "$work/results"; }
+report() { echo; awk -v report="$1" -f "$here/report.awk" "$works_file" "$work/results"; }
 
 sizes_on_disk() {
 	echo
