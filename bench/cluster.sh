@@ -1,5 +1,5 @@
 # The throw-away cluster of bench/run: what it needs, and where it lives.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 
 shared_buffers=1GB
 max_wal_size=8GB
@@ -44,7 +44,7 @@ install_needs() {
 	fi
 	major=$(wanted_major)
 	packages="postgresql-$major postgresql-contrib postgresql-server-dev-$major make gcc libc6-dev"
-	[ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null ||
+	{ [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; } ||
 		die "needs, under Debian's names: $packages (PG_CONFIG chooses among several servers)"
 	say "apt: installing $packages"
 	# shellcheck disable=SC2086

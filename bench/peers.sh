@@ -1,5 +1,5 @@
 # Peers: the same work by what people would pick from npm, through one driver.
-# shellcheck shell=bash disable=SC2154
+# shellcheck shell=bash disable=SC2034,SC2154
 
 # The peers of today want Node 20; Debian 12 has 18, so it is not installed from there.
 find_node() {
@@ -45,7 +45,7 @@ run_peers() {
 	local name n versions
 	works_file=$here/peers/works
 	install_peers
-	load_ledger 0 $base_rows
+	load_ledger 0 "$base_rows"
 	make_tables
 	versions=$(sed -n 's/^    "\(.*\)": "\([0-9.]*\)",\{0,1\}$/\1 \2/p' "$here/peers/package.json" | paste -sd, | sed 's/,/, /g')
 	say "Node $("$node" --version), $versions"
