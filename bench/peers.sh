@@ -20,23 +20,23 @@ install_peers() {
 	[ "$(id -u)" -ne 0 ] || chown -R postgres: "$work/bench/peers"
 }
 
-# The name says what runs the scripts in measure.sh.
-run_script() { run_node "$@"; }
+# What measure.sh runs a script by.
+run_script() { run_node "$1" "$2"; }
 
 run_node() {
 	measurements=$((measurements + 1))
 	as_user timeout $((seconds + 60)) env NODE_ENV=production "$node" "$work/bench/peers/run.js" "$1" "$2" "$seconds" \
-		$((seed % 10000 * 1000 + measurements)) >"$work/script.out" 2>&1 &
+		$((seed % 10000 * 1000 + measurements)) "${3:-}" >"$work/script.out" 2>&1 &
 	script_pid=$!
 	wait $script_pid || { script_pid=; return 1; }
 	script_pid=
 }
 
-# Whoever comes first makes the tables, which is not what is measured.
-make_tables() {
+# Tables and known keys, which are not what is measured.
+prepare_peers() {
 	local side
 	for side in pg-boss graphile-worker dbos; do
-		seconds=1 run_node $side/effect 1 ||
+		seconds=1 run_node $side/effect 1 prepare ||
 			{ failed=$((failed + 1)); say "FAILED: $side does not start"; tail -n 5 "$work/script.out"; }
 	done
 }
@@ -46,7 +46,7 @@ run_peers() {
 	works_file=$here/peers/works
 	install_peers
 	load_ledger 0 "$base_rows"
-	make_tables
+	prepare_peers
 	versions=$(sed -n 's/^    "\(.*\)": "\([0-9.]*\)",\{0,1\}$/\1 \2/p' "$here/peers/package.json" | paste -sd, | sed 's/,/, /g')
 	say "Node $("$node" --version), $versions"
 	for name in effect duplicate lock; do

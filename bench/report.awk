@@ -34,7 +34,7 @@ function figure(x) { return x < 0 ? "-" : x >= 100 ? sprintf("%.0f", x) : sprint
 function verdict(met) { return met ? "met" : "NOT MET" }
 
 function row(work, clients, rival, a, b, r, spread, target, met) {
-	printf "%-34s %7s  %-10s %9s %9s  %6s %-13s %-9s %s\n", work, clients, rival, a, b, r, spread, target, met
+	printf "%-34s %7s  %-15s %9s %9s  %6s %-13s %-9s %s\n", work, clients, rival, a, b, r, spread, target, met
 }
 
 function compared(name, clients, i,    a, b, r) {

@@ -14,18 +14,16 @@ async function start(workflowID) {
   if ((await handle.getResult()).id !== 'ch_1') throw new Error('another result');
 }
 
-async function prepare(work, clients) {
-  for (let i = 0; work === 'duplicate' && i < KNOWN; i += clients) {
-    await Promise.all(Array.from({ length: clients }, (_, k) => start(`known-${i + k}`)));
-  }
+async function makeKnown() {
+  for (let i = 0; i < KNOWN; i++) await start(`known-${i}`);
 }
 
-export async function open(work, clients) {
+export async function open(work, clients, prepare) {
   const pool = new pg.Pool({ max: clients + 2 });
   pool.on('error', () => {});
   DBOS.setConfig({ name: 'bench', systemDatabasePool: pool, logLevel: 'error', runAdminServer: false });
   await DBOS.launch();
-  await prepare(work, clients);
+  if (prepare) await makeKnown();
   return {
     once: (client, n) => start(work === 'duplicate' ? `known-${n % KNOWN}` : `peer-${n}`),
     close: async () => { await DBOS.shutdown(); await pool.end().catch(() => {}); },

@@ -40,12 +40,16 @@ async function lock(peer, client, n) {
   await end;
 }
 
-export async function open(work, clients) {
+async function makeKnown(peer) {
+  await peer.utils.migrate();
+  for (let i = 0; i < KNOWN; i++) await duplicate(peer, 0, i);
+}
+
+export async function open(work, clients, prepare) {
   const pgPool = new pg.Pool({ max: 2 * clients + 2 });
   pgPool.on('error', () => {});
   const peer = { waiting: new Map(), utils: await makeWorkerUtils({ pgPool, logger: silent }) };
-  await peer.utils.migrate();
-  for (let i = 0; work === 'duplicate' && i < KNOWN; i++) await duplicate(peer, 0, i);
+  if (prepare) await makeKnown(peer);
   const events = new EventEmitter();
   events.on('job:complete', (event) => tell(peer, event));
   const runner = await run({

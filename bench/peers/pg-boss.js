@@ -1,10 +1,11 @@
-// pg-boss: an effect is a job with a singleton key, which its own index keeps unique for half a day at most,
-// also after it is completed.  Sent, fetched, completed: its documented three steps, taken
-// directly, since its worker polls twice a second at most.
+// pg-boss: an effect is a job with a singleton key, which its own index keeps unique for half a
+// day at most, also after it is completed.  Sent, fetched, completed: its documented three
+// steps, taken directly, since its worker polls twice a second at most.
 import PgBoss from 'pg-boss';
 
 const HALF_A_DAY = 43200;
 const KNOWN = 1000;
+const MOST_CLIENTS = 64;
 
 // Which of the jobs sent a fetch is given does not matter here, but it must be given one.
 async function finishOne(boss, queue) {
@@ -32,22 +33,22 @@ async function lock(boss, client) {
   await finishOne(boss, `lock-${client}`);
 }
 
-async function prepare(boss, work, clients) {
+async function makeKnown(boss) {
   await boss.createQueue('effect');
   await boss.createQueue('known');
-  for (let i = 0; i < clients; i++) await boss.createQueue(`lock-${i}`, { policy: 'singleton' });
-  for (let i = 0; work === 'duplicate' && i < KNOWN; i++) {
+  for (let i = 0; i < MOST_CLIENTS; i++) await boss.createQueue(`lock-${i}`, { policy: 'singleton' });
+  for (let i = 0; i < KNOWN; i++) {
     await boss.send('known', { n: i, amount: 1050 }, { singletonKey: `known-${i}`, singletonSeconds: HALF_A_DAY });
   }
 }
 
-export async function open(work, clients) {
+export async function open(work, clients, prepare) {
   const { PGHOST: host, PGUSER: user, PGDATABASE: database } = process.env;
   // Its housekeeping would cost, and is not what is compared.
   const boss = new PgBoss({ host, user, database, max: clients, supervise: false, schedule: false });
   boss.on('error', (error) => { throw error; });
   await boss.start();
-  await prepare(boss, work, clients);
+  if (prepare) await makeKnown(boss);
   const act = { effect, duplicate, lock }[work];
   return {
     once: (client, n) => act(boss, client, n),

@@ -1,14 +1,15 @@
-// node run.js SIDE/WORK CLIENTS SECONDS SEED
+// node run.js SIDE/WORK CLIENTS SECONDS SEED [prepare]
 //
 // One work of one peer, by so many clients in closed loops, for so long.  Prints what
 // pgbench would print, so that bench/run reads both alike.  PG* variables name the server.
 //
-// A module exports open(work, clients), which answers { once(client, n), close() }: once does
-// the work one time and throws where the outcome is not the wanted one.
+// A module exports open(work, clients, prepare), which answers { once(client, n), close() }:
+// once does the work one time and throws where the outcome is not the wanted one.  With
+// prepare it first makes the tables and what the duplicates are duplicates of.
 
 const WARM_UP = 0.5;    // seconds: node compiles what it runs often
 
-const [what, clients, seconds, seed] = process.argv.slice(2);
+const [what, clients, seconds, seed, prepare] = process.argv.slice(2);
 const [side, work] = what.split('/');
 
 // Names that no other measurement uses.
@@ -31,7 +32,7 @@ async function runFor(peer, duration) {
 }
 
 const { open } = await import(`./${side}.js`);
-const peer = await open(work, Number(clients));
+const peer = await open(work, Number(clients), prepare === 'prepare');
 const warm = await runFor(peer, WARM_UP);
 const timed = await runFor(peer, Number(seconds));
 await peer.close();
