@@ -37,7 +37,7 @@ counters() {
 	sql "DO \$\$ BEGIN
 			FOR i IN 1 .. 500 LOOP
 				EXIT WHEN NOT EXISTS (SELECT FROM pg_stat_activity
-					WHERE backend_type = 'client backend' AND pid <> pg_backend_pid());
+					WHERE backend_type = 'client backend' AND application_name <> 'psql');
 				PERFORM pg_sleep(0.01), pg_stat_clear_snapshot();
 			END LOOP;
 		END \$\$;
