@@ -130,9 +130,9 @@ END {
 		}
 	}
 	if (report == "growth") {
-		print "\nrate on the larger by rate on the smallest (the limit's, ours, ours by the limit's)"
+		print "\nrate on the larger ledger by rate on the smallest: the limit's, ours, and ours by the limit's"
 		for (i = 1; i <= lines; i++)
-			if (work[i] ~ /^(begin-complete|duplicate|claim-release)$/ && rival[i] ~ /^limit/)
+			if (work[i] ~ /^(begin-complete|duplicate)$/ && rival[i] ~ /^limit/)
 				for (c = 1; c <= 64; c++) grown(work[i], c, i)
 	}
 	costs_header()
