@@ -179,6 +179,10 @@ class Night:
         self.fenced[where] += 1
         self.say(run, f"refused at {where}: fenced")
 
+    def refusals(self):
+        """Refused writes, and the releases that these runs were refused then."""
+        return sum(self.fenced.values()) + self.counts["unreleased"]
+
     # ---- what the others tell
 
     def on_swept(self, sweeper, **did):
@@ -292,6 +296,7 @@ def main():
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--storage", required=True, help="the far side's, a file to be made")
     parser.add_argument("--pid-file", required=True)
+    parser.add_argument("--page", help="where to write the dashboard page")
     options = parser.parse_args()
     # A session of its own: Ctrl-C reaches the script alone, which then asks us to end.
     os.setsid()
@@ -303,7 +308,7 @@ def main():
     try:
         night = Night(options)
         ended = night.play()
-        return report.print_report(night, ended)
+        return report.print_report(night, ended, options.page)
     except KeyboardInterrupt:
         return 130
     except RuntimeError as error:

@@ -7,6 +7,7 @@ import urllib.request
 from collections import Counter
 
 from common import connect
+from page import differences, write_page
 from plan import POINTS
 
 PROGRESS = {
@@ -174,6 +175,7 @@ def rows_of_ledger(night, found):
     yield "unknown resolved by sweep", night.swept_unknown(), listed(found.found)
     yield "asks blocked by an unknown", night.counts["told unknown"], ""
     yield "fenced writes", sum(night.fenced.values()), listed(night.fenced)
+    yield "refused in all", night.refusals(), "these runs were refused their release, too"
     yield "outcomes of the runs", sum(found.runs.values()), listed(found.runs)
     yield "runs ended by sweep", night.swept["runs_abandoned"], "before anybody took their lease"
 
@@ -233,9 +235,10 @@ def print_table(night, found):
     print()
 
 
-def print_report(night, ended):
-    """The table and the verdict; the exit code."""
+def print_report(night, ended, page):
+    """The table and the verdict, and the page; the exit code."""
     found = Findings(night)
+    night.close()
     night.progress.line("the night is over" if ended else "the night is given up")
     print_table(night, found)
     if not night.effect:
@@ -243,6 +246,8 @@ def print_report(night, ended):
               f" {found.duplicates} charges to pay back.")
         return 0 if ended else 1
     problems = list(problems_of(night, found, ended))
+    if page:
+        problems += differences(write_page(page), night, found)
     for problem in problems:
         print(f"FAILED: {problem}")
     if not problems:

@@ -224,7 +224,8 @@ def main():
         return run.work(options.firing)
     except kind.Fenced as fenced:
         tell("fenced", where=str(fenced))
-        run.book.end("failed")
+        if not run.book.end("failed"):
+            tell("unreleased")
         return FENCED
 
 
