@@ -122,7 +122,11 @@ COMMENT ON VIEW effect.abandoned_claims IS
 -- long as they do.
 
 -- Percentiles are those of the last 200 runs that came to an end by themselves.
+-- The totals are summed once, though they are asked twice.
 CREATE VIEW effect.job_numbers AS
+	WITH totals AS MATERIALIZED (
+		SELECT t.name, t.n FROM effect.counter_totals t WHERE t.kind = 'job' AND t.name <> ''
+	)
 	SELECT k.job_key, j.job_key IS NOT NULL AS registered, j.overlap, j.every,
 		   COALESCE(j.lease_for, l.lease_for) AS lease_for, COALESCE(j.paused, false) AS paused, r.runs, r.p50, r.p99, r.max, r.last_started, r.last_finished,
 		   (SELECT pg_catalog.min(n.ended_at) FROM effect.run n
@@ -135,10 +139,10 @@ CREATE VIEW effect.job_numbers AS
 					+ COALESCE(j.lease_for, '0') END AS due_by,
 		   COALESCE(c.n, '{}') AS n
 	  FROM (SELECT s.job_key FROM effect.lease s UNION SELECT g.job_key FROM effect.job g
-			UNION SELECT n.name FROM effect.counter_totals n WHERE n.kind = 'job' AND n.name <> '') AS k
+			UNION SELECT n.name FROM totals n) AS k
 	  LEFT JOIN effect.job j ON j.job_key = k.job_key
 	  LEFT JOIN effect.lease l ON l.job_key = k.job_key
-	  LEFT JOIN effect.counter_totals c ON c.kind = 'job' AND c.name = k.job_key
+	  LEFT JOIN totals c ON c.name = k.job_key
 	  CROSS JOIN LATERAL (
 		SELECT pg_catalog.count(*) AS runs,
 			   pg_catalog.percentile_cont(ARRAY[0.5, 0.99, 1]) WITHIN GROUP (ORDER BY i.ended_at - i.started_at)
@@ -192,7 +196,8 @@ CREATE VIEW effect.lookalikes AS
 		SELECT 'job' AS kind, l.job_key AS name FROM effect.lease l
 		UNION SELECT 'job', j.job_key FROM effect.job j
 		UNION SELECT 'action', a.action FROM effect.action a
-		UNION SELECT c.kind, c.name FROM effect.counter_totals c WHERE c.name <> ''
+		UNION SELECT c.kind, c.name FROM effect.counter c WHERE c.name <> ''
+		UNION SELECT d.kind, d.name FROM effect.counter_delta d WHERE d.name <> ''
 	)
 	SELECT 'action' AS kind, t.names,
 		   CASE WHEN t.bare THEN 'same target, no inputs' ELSE 'same target and inputs' END AS why,
@@ -209,6 +214,9 @@ COMMENT ON VIEW effect.lookalikes IS
 
 -- How many effects of an action are open, and since when.
 CREATE VIEW effect.action_numbers AS
+	WITH totals AS MATERIALIZED (
+		SELECT t.name, t.n FROM effect.counter_totals t WHERE t.kind = 'action' AND t.name <> ''
+	)
 	SELECT k.action, a.action IS NOT NULL AS registered, a.identity, COALESCE(a.on_unknown, 'check') AS on_unknown,
 		   a.resolver, COALESCE(a.approvals_required, 0) AS approvals_required, a.registered_by,
 		   COALESCE(o.unknown, 0) AS unknown, o.unknown_since, COALESCE(o.checks, 0) AS checks,
@@ -217,10 +225,10 @@ CREATE VIEW effect.action_numbers AS
 		   COALESCE(w.n, 0) AS awaiting, COALESCE(p.n, 0) AS unused, p.since AS unused_since,
 		   COALESCE(c.n, '{}') AS n
 	  FROM (SELECT g.action FROM effect.action g
-			UNION SELECT t.name FROM effect.counter_totals t WHERE t.kind = 'action' AND t.name <> ''
+			UNION SELECT t.name FROM totals t
 			UNION SELECT q.action FROM effect.open_effects q) AS k(action)
 	  LEFT JOIN effect.action a ON a.action = k.action
-	  LEFT JOIN effect.counter_totals c ON c.kind = 'action' AND c.name = k.action
+	  LEFT JOIN totals c ON c.name = k.action
 	  LEFT JOIN (SELECT e.action, pg_catalog.count(*) FILTER (WHERE e.state = 'unknown') AS unknown,
 						pg_catalog.min(e.since) FILTER (WHERE e.state = 'unknown') AS unknown_since,
 						pg_catalog.max(e.checks) AS checks,

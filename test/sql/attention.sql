@@ -466,3 +466,6 @@ DROP SCHEMA attention_test CASCADE;
 DROP TABLE read;
 DROP OWNED BY effect_attention_monitor;
 DROP ROLE effect_attention_monitor;
+-- the next file finds none of this, and tokens that count from 1
+DROP EXTENSION effect CASCADE;
+CREATE EXTENSION effect;

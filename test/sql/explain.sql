@@ -160,3 +160,6 @@ SELECT is_empty($$SELECT 1 FROM effect.ledger, effect.explain_effect(action, tar
 
 SELECT * FROM finish();
 DROP SCHEMA explain_test CASCADE;
+-- the next file finds none of this, and tokens that count from 1
+DROP EXTENSION effect CASCADE;
+CREATE EXTENSION effect;

@@ -435,3 +435,6 @@ SELECT is_empty($$SELECT name, labels FROM effect.metrics() GROUP BY 1, 2 HAVING
 
 SELECT * FROM finish();
 DROP SCHEMA stats_test CASCADE;
+-- the next file finds none of this, and tokens that count from 1
+DROP EXTENSION effect CASCADE;
+CREATE EXTENSION effect;
