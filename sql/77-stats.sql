@@ -128,7 +128,8 @@ CREATE VIEW effect.job_numbers AS
 		SELECT t.name, t.n FROM effect.counter_totals t WHERE t.kind = 'job' AND t.name <> ''
 	)
 	SELECT k.job_key, j.job_key IS NOT NULL AS registered, j.overlap, j.every,
-		   COALESCE(j.lease_for, l.lease_for) AS lease_for, COALESCE(j.paused, false) AS paused, r.runs, r.p50, r.p99, r.max, r.last_started, r.last_finished,
+		   COALESCE(j.lease_for, l.lease_for) AS lease_for, COALESCE(j.paused, false) AS paused,
+		   r.runs, r.p50, r.p99, r.max, r.last_started, r.last_finished,
 		   (SELECT pg_catalog.min(n.ended_at) FROM effect.run n
 			 WHERE n.job_key = k.job_key AND n.fencing_token > r.good_token AND n.outcome <> 'running') AS failed_since,
 		   r.came_back, t.firing AS stuck_firing, t.times AS stuck_times,

@@ -114,7 +114,8 @@ effect_submit_effect(PG_FUNCTION_ARGS)
 	verdict = submit_judge(&effect, token, nonce, &detail);
 	if (verdict == VERDICT_GO && effect.state == STATE_CLAIMED)
 		verdict = submit_lock(key, token, nonce, &effect, &detail);
-	if (verdict == VERDICT_FENCED && effect.job_key != NULL)
+	/* the token of a replaced attempt may be another job's, which nobody knows any more */
+	if (verdict == VERDICT_FENCED && effect.job_key != NULL && token == effect.token)
 		lease_refused(effect.job_key, token, "submit_effect");
 	if (verdict == VERDICT_GO && effect.state == STATE_CLAIMED)
 		verdict = submit_write(&effect, token, nonce, &detail);
