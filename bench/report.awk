@@ -44,6 +44,11 @@ function compared(name, clients, i,    a, b, r) {
 			target[i] " ms", verdict(b < substr(target[i], 2) + 0))
 		return
 	}
+	if (rival[i] == "-") {
+		b = middle(name, clients, ours[i], RATE)
+		if (b >= 0) row(name, clients, "-", "-", figure(b), "-", sprintf("(%s-%s)", figure(low), figure(high)), "-", "-")
+		return
+	}
 	r = ratio(name, clients, rival[i], ours[i])
 	if (r < 0) return
 	spread = sprintf("(%.2f-%.2f)", low, high)
