@@ -515,16 +515,6 @@ claim_told_columns(TupleDesc desc, const Told *told, const char *asked_firing, i
 	nulls[at + 6] = told->checkpoint == NULL;
 }
 
-static TupleDesc
-claim_result_type(FunctionCallInfo fcinfo)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
-}
-
 /* How long the lease lasts: as the caller says, or as the job is registered. */
 static Interval *
 claim_lease_for(const Job *job, Interval *passed)
@@ -574,7 +564,7 @@ effect_claim_lease(PG_FUNCTION_ARGS)
 	begin_writing("effect.claim_lease()");
 
 	claim_job(&ask, &told);
-	desc = claim_result_type(fcinfo);
+	desc = call_result_type(fcinfo);
 	claim_told_columns(desc, &told, ask.firing, 0, values, nulls);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }
@@ -653,7 +643,7 @@ effect_claim_any(PG_FUNCTION_ARGS)
 	begin_writing("effect.claim_any()");
 
 	job_key = claim_first(&ask, keys, n, PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2), &told);
-	desc = claim_result_type(fcinfo);
+	desc = call_result_type(fcinfo);
 	values[0] = job_key ? CStringGetTextDatum(job_key) : (Datum) 0;
 	nulls[0] = job_key == NULL;
 	claim_told_columns(desc, &told, NULL, 1, values, nulls);

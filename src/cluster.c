@@ -302,16 +302,21 @@ cluster_quarantined(void)
 /*
  * cluster_moved_at
  *		When this place began to act.  An attempt from before that has no holder
- *		here, even where it is its own lease.  Inside a scope.
+ *		here, even where it is its own lease.
  */
 TimestampTz
-cluster_moved_at(SqlScope *scope)
+cluster_moved_at(void)
 {
+	SqlScope	scope;
 	Place		there;
+	bool		found;
 
 	if (sql_relation("cluster") == cluster_known)
 		return cluster_known_since;
-	return cluster_read(scope, &there) ? there.moved_at : DT_NOBEGIN;
+	sql_open(&scope);
+	found = cluster_read(&scope, &there);
+	sql_close(&scope);
+	return found ? there.moved_at : DT_NOBEGIN;
 }
 
 /* The lowest token a grant may have now.  As the owner, inside a scope. */

@@ -125,6 +125,7 @@ typedef enum SqlProbe
 
 extern Oid	sql_relation(const char *name);
 extern Oid	sql_function(const char *name);
+extern Oid	sql_owner(void);
 extern void sql_open(SqlScope *scope);
 extern void sql_close(SqlScope *scope);
 extern uint64 sql_read(SqlPlan *plan, SqlArgs *args);
@@ -161,6 +162,7 @@ extern void arg_check_text(const char *value, const char *name, int max_bytes);
 extern void arg_check_jsonb(Jsonb *value, const char *name);
 extern void arg_missing(const char *name);
 extern Datum enum_datum(Oid type, const char *label);
+extern TupleDesc call_result_type(FunctionCallInfo fcinfo);
 extern Datum *arg_array(FunctionCallInfo fcinfo, int argument, const char *name, int *n);
 extern char **arg_text_array(FunctionCallInfo fcinfo, int argument, const char *name,
 							 int max_bytes, int *n);
@@ -193,7 +195,7 @@ extern void journal_add(const JournalEntry *entry);
 extern void cluster_check(void);
 extern bool cluster_quarantined(void);
 extern int64 cluster_first_token(SqlScope *scope);
-extern TimestampTz cluster_moved_at(SqlScope *scope);
+extern TimestampTz cluster_moved_at(void);
 extern void cluster_flush_commit(void);
 
 /* ---- lease.c ---- */
@@ -342,6 +344,7 @@ typedef struct Effect
 	TimestampTz created_at;
 	TimestampTz updated_at;
 	bool		ours;			/* this row version was written by this transaction */
+	ItemPointerData version;	/* of the row as it was read; may be none */
 	/* read beside it: */
 	bool		alive;			/* its holder may still act */
 	char	   *holder;			/* who holds its job, where one does */
@@ -352,9 +355,11 @@ typedef enum EffectLock
 {
 	LOCK_NONE,
 	LOCK_SKIP,
-	LOCK_WAIT
+	LOCK_WAIT,
+	LOCK_CHANGE					/* as an UPDATE takes it; waits */
 } EffectLock;
 
+extern bool ledger_read_row(const pg_uuid_t *key, EffectLock lock, Effect *effect);
 extern bool ledger_read(const pg_uuid_t *key, EffectLock lock, Effect *effect);
 extern SqlProbe ledger_insert(Effect *effect);
 extern const char *ledger_state_label(const Effect *effect);

@@ -22,8 +22,9 @@
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
-#include "effect.h"
+#include "direct.h"
 
 PG_FUNCTION_INFO_V1(effect_renew_lease);
 PG_FUNCTION_INFO_V1(effect_release_lease);
@@ -104,45 +105,107 @@ lease_lock_all(void)
 		(void) lease_lock(jobs[i], ExclusiveLock, true);
 }
 
-/*
- * lease_read
- *		The latest committed lease of a job, or our own uncommitted one.  As the
- *		owner, inside a scope.  A job that never had a lease has token 0.
- */
-void
-lease_read_in(SqlScope *scope, const char *job_key, Lease *lease)
+/* The columns of effect.lease */
+enum
 {
+	LEASE_JOB_KEY,
+	LEASE_OWNER,
+	LEASE_TOKEN,
+	LEASE_UNTIL,
+	LEASE_FOR,
+	LEASE_FIRING,
+	LEASE_NONCE,
+	LEASE_GRANTED_AT,
+	LEASE_COLUMNS
+};
+
+static const char *const lease_names[LEASE_COLUMNS] = {
+	"job_key", "owner", "fencing_token", "lease_until", "lease_for", "firing", "nonce", "granted_at"
+};
+
+static DirectTable lease_table = {"lease", "lease_pkey", 1, LEASE_COLUMNS, lease_names};
+
+/* The row that direct_find() found. */
+static void
+lease_from_row(Lease *lease)
+{
+	Datum	   *value = lease_table.value;
+	bool	   *null = lease_table.null;
+
+	lease->owner = null[LEASE_OWNER] ? NULL : TextDatumGetCString(value[LEASE_OWNER]);
+	lease->token = DatumGetInt64(value[LEASE_TOKEN]);
+	lease->until = DatumGetTimestampTz(value[LEASE_UNTIL]);
+	lease->lease_for = *DatumGetIntervalP(value[LEASE_FOR]);
+	lease->firing = null[LEASE_FIRING] ? NULL : TextDatumGetCString(value[LEASE_FIRING]);
+	if (!null[LEASE_NONCE])
+	{
+		lease->nonce = palloc(sizeof(pg_uuid_t));
+		*lease->nonce = *DatumGetUUIDP(value[LEASE_NONCE]);
+	}
+	lease->granted_at = DatumGetTimestampTz(value[LEASE_GRANTED_AT]);
+	lease->ours = lease_table.ours;
+}
+
+/* Read it as a statement does, where the table is not plain. */
+static void
+lease_read_by_sql(const char *job_key, Lease *lease)
+{
+	SqlScope	scope;
 	SqlArgs		args = {0};
 	Datum		value;
 	Datum		tid;
 
-	memset(lease, 0, sizeof(*lease));
+	sql_open(&scope);
 	sql_arg_text(&args, job_key);
-	if (sql_read(&lease_select, &args) == 0)
-		return;
-	lease->owner = sql_column_text(scope, 1);
-	sql_column(2, &value);
-	lease->token = DatumGetInt64(value);
-	lease->until = sql_column_time(3);
-	sql_column(4, &value);
-	lease->lease_for = *DatumGetIntervalP(value);
-	lease->firing = sql_column_text(scope, 5);
-	lease->nonce = sql_column_uuid(scope, 6);
-	lease->granted_at = sql_column_time(7);
-	sql_column(8, &value);
-	sql_column(9, &tid);
-	lease->ours = sql_is_ours("lease", DatumGetTransactionId(value),
-							  (ItemPointer) DatumGetPointer(tid));
+	if (sql_read(&lease_select, &args) > 0)
+	{
+		lease->owner = sql_column_text(&scope, 1);
+		sql_column(2, &value);
+		lease->token = DatumGetInt64(value);
+		lease->until = sql_column_time(3);
+		sql_column(4, &value);
+		lease->lease_for = *DatumGetIntervalP(value);
+		lease->firing = sql_column_text(&scope, 5);
+		lease->nonce = sql_column_uuid(&scope, 6);
+		lease->granted_at = sql_column_time(7);
+		sql_column(8, &value);
+		sql_column(9, &tid);
+		lease->ours = sql_is_ours("lease", DatumGetTransactionId(value),
+								  (ItemPointer) DatumGetPointer(tid));
+	}
+	sql_close(&scope);
 }
 
+/*
+ * lease_read
+ *		The latest committed lease of a job, or our own uncommitted one.  A job
+ *		that never had a lease has token 0.
+ */
 void
 lease_read(const char *job_key, Lease *lease)
 {
-	SqlScope	scope;
+	Datum		key;
 
-	sql_open(&scope);
-	lease_read_in(&scope, job_key, lease);
-	sql_close(&scope);
+	memset(lease, 0, sizeof(*lease));
+	if (!direct_begin(&lease_table, AccessShareLock))
+	{
+		lease_read_by_sql(job_key, lease);
+		return;
+	}
+	key = CStringGetTextDatum(job_key);
+	if (direct_find(&lease_table, &key, LOCK_NONE))
+		lease_from_row(lease);
+	direct_end(&lease_table);
+}
+
+/* The same inside a scope, into the memory of its caller. */
+void
+lease_read_in(SqlScope *scope, const char *job_key, Lease *lease)
+{
+	MemoryContext inside = MemoryContextSwitchTo(scope->caller);
+
+	lease_read(job_key, lease);
+	MemoryContextSwitchTo(inside);
 }
 
 /* What a token is worth against the lease as it stands. */
