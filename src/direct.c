@@ -1,6 +1,6 @@
 /*
  * direct.c
- *	  Rows of the two hottest tables, read and written without a statement.
+ *	  Rows of the hottest tables, read and written without a statement.
  *
  * Starting a statement through SPI costs several times what it does here: find
  * one row by its primary key, lock it, write its next version.  So these are
@@ -232,9 +232,10 @@ direct_prepare_keys(const DirectTable *table, DirectState *state)
 	{
 		Form_pg_attribute att = TupleDescAttr(state->desc, state->attnum[i] - 1);
 		RegProcedure equal = att->atttypid == UUIDOID ? F_UUID_EQ
-			: att->atttypid == INT8OID ? F_INT8EQ : F_TEXTEQ;
+			: att->atttypid == INT8OID ? F_INT8EQ : att->atttypid == BOOLOID ? F_BOOLEQ : F_TEXTEQ;
 
-		Assert(equal != F_TEXTEQ || att->atttypid == TEXTOID);
+		if (equal == F_TEXTEQ && att->atttypid != TEXTOID)
+			elog(ERROR, "effect.%s has a key of type %u", table->name, att->atttypid);
 		ScanKeyEntryInitialize(&state->keys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid,
 							   att->attcollation, equal, (Datum) 0);
 	}

@@ -229,6 +229,7 @@ extern void lease_refused(const char *job_key, int64 token, const char *what);
 extern int	lease_expire(const char *job_key);
 extern TimestampTz lease_renew(const char *job_key, int64 token, Interval *lease_for);
 extern bool lease_release(const char *job_key, int64 token, const char *outcome, Jsonb *detail);
+extern void lease_grant(const char *job_key, const Lease *grant, bool first);
 extern TimestampTz lease_end(TimestampTz now, Interval *lease_for);
 extern int	lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
 							const char *event, const char *reason);

@@ -58,7 +58,8 @@ typedef struct SqlRelation
 } SqlRelation;
 
 static SqlRelation sql_relations[] = {
-	{"lease"}, {"lease_pkey"}, {"ledger"}, {"ledger_pkey"}, {"run"}, {"run_pkey"}, {"cluster"}
+	{"lease"}, {"lease_pkey"}, {"ledger"}, {"ledger_pkey"}, {"run"}, {"run_pkey"}, {"cluster"},
+	{"cluster_pkey"}, {"checkpoint"}, {"checkpoint_pkey"}, {"firing"}, {"firing_pkey"}
 };
 static Oid	sql_owner_known = InvalidOid;
 static bool sql_listens = false;
