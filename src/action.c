@@ -157,7 +157,7 @@ action_key(const Action *action, const char *target, Jsonb *inputs, char digest[
 		key_digest(inputs, digest);
 	if (action->by_target)
 	{
-		key_digest(jsonb_from_text("{}"), none);
+		key_digest_none(none);
 		part = none;
 	}
 	key_make(action->name, strlen(action->name), target, strlen(target), part, strlen(part), key);

@@ -173,6 +173,7 @@ extern void begin_writing(const char *function);
 extern void canonical_append(StringInfo out, Jsonb *document);
 extern void canonical_append_fields(StringInfo out, Jsonb *inputs, ArrayType *fields);
 extern void key_digest(Jsonb *inputs, char hex[65]);
+extern void key_digest_none(char hex[65]);
 extern void key_digest_fields(Jsonb *inputs, ArrayType *fields, char hex[65]);
 extern void key_make(const char *action, int action_len, const char *target, int target_len,
 					 const char *digest, int digest_len, pg_uuid_t *key);
