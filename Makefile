@@ -22,7 +22,7 @@ DATA         = $(filter-out $(SCRIPT),$(wildcard sql/effect--*--*.sql))
 
 REGRESS      = install key lease fence ledger once resolve action approval sweep retention \
                job firing checkpoint run_job \
-               cluster guard acl lint issues
+               cluster guard direct acl lint issues
 # the vectors hold every kind of character
 ENCODING     = UTF8
 REGRESS_OPTS = --inputdir=test --load-extension=pgtap
