@@ -58,6 +58,7 @@ struct DirectState
 	MemoryContext context;		/* of this and all below */
 	Oid			relid;
 	Oid			pkey;
+	bool		ready;			/* whole */
 	bool		plain;			/* false: statements only */
 	bool		stale;			/* the table has changed since */
 	bool		written;		/* what writing needs is prepared */
@@ -242,20 +243,18 @@ direct_prepare_keys(const DirectTable *table, DirectState *state)
 }
 
 /* Prepare to read a table, which is open and locked. */
-static DirectState *
+static void
 direct_prepare(DirectTable *table, Relation rel)
 {
 	MemoryContext context = AllocSetContextCreate(TopMemoryContext, "effect direct",
 												  ALLOCSET_SMALL_SIZES);
 	MemoryContext caller = MemoryContextSwitchTo(context);
 	DirectState *state = palloc0(sizeof(DirectState));
-	List	   *indexes = RelationGetIndexList(rel);
+	List	   *indexes;
 	ListCell   *cell;
 
 	state->context = context;
 	state->relid = RelationGetRelid(rel);
-	state->pkey = sql_relation(table->pkey);
-	state->indexes = palloc(Max(list_length(indexes), 1) * sizeof(Oid));
 	if (!table->listed)
 	{
 		table->following = direct_tables;
@@ -263,6 +262,9 @@ direct_prepare(DirectTable *table, Relation rel)
 		table->listed = true;
 	}
 	table->state = state;		/* from here on we hear of its changes */
+	state->pkey = sql_relation(table->pkey);
+	indexes = RelationGetIndexList(rel);
+	state->indexes = palloc(Max(list_length(indexes), 1) * sizeof(Oid));
 	foreach(cell, indexes)
 		state->indexes[state->nindexes++] = lfirst_oid(cell);
 	state->plain = direct_is_plain(table, state, rel);
@@ -276,7 +278,7 @@ direct_prepare(DirectTable *table, Relation rel)
 				(errmsg_internal("effect.%s is not as it was made: it is used through statements",
 								 table->name)));
 	MemoryContextSwitchTo(caller);
-	return state;
+	state->ready = true;		/* last: only a whole one is used */
 }
 
 /*
@@ -302,11 +304,12 @@ direct_begin(DirectTable *table, LOCKMODE mode)
 	for (;;)
 	{
 		rel = table_open(sql_relation(table->name), mode);
-		if (table->state != NULL && !table->state->stale && table->state->relid == RelationGetRelid(rel))
+		if (table->state != NULL && table->state->ready && !table->state->stale &&
+			table->state->relid == RelationGetRelid(rel))
 			break;
 		if (table->state != NULL)
 			direct_discard(table);
-		(void) direct_prepare(table, rel);
+		direct_prepare(table, rel);
 		table_close(rel, NoLock);
 	}
 	if (!table->state->plain)
@@ -460,7 +463,7 @@ direct_has_key(DirectTable *table, const Datum *key)
 /*
  * direct_find_version
  *		The same for a row that the caller has locked and wants to change, by
- *		where it was found: no look into the index.  false: it is not that row's
+ *		where it was locked: no look into the index.  false: it is not that row's
  *		latest version any more; use direct_find().
  */
 bool
@@ -470,8 +473,9 @@ direct_find_version(DirectTable *table, const Datum *key, const ItemPointerData 
 	ItemPointerData tid = *version;
 	TM_FailureData failure;
 
+	/* without following versions the snapshot is not looked at */
 	if (!ItemPointerIsValid(&tid) ||
-		table_tuple_lock(state->rel, &tid, GetActiveSnapshot(), state->row, GetCurrentCommandId(false),
+		table_tuple_lock(state->rel, &tid, InvalidSnapshot, state->row, GetCurrentCommandId(false),
 						 LockTupleNoKeyExclusive, LockWaitSkip, 0, &failure) != TM_Ok)
 		return false;
 	direct_load(table);
@@ -531,6 +535,19 @@ direct_close_indexes(DirectState *state)
 	}
 }
 
+/*
+ * A write asks nothing of a snapshot, but TOAST wants one to be there; under a
+ * procedure that has just committed there may be none.
+ */
+static bool
+direct_need_snapshot(void)
+{
+	if (ActiveSnapshotSet())
+		return false;
+	PushActiveSnapshot(GetLatestSnapshot());
+	return true;
+}
+
 /* Write table->value as a new row, or as the next version of the one found. */
 static void
 direct_write(DirectTable *table, bool update)
@@ -539,6 +556,7 @@ direct_write(DirectTable *table, bool update)
 	MemoryContext caller = CurrentMemoryContext;
 	Oid			user;
 	int			security;
+	bool		pushed;
 
 	Assert(state->mode == RowExclusiveLock);
 	if (!state->written)
@@ -552,7 +570,7 @@ direct_write(DirectTable *table, bool update)
 		state->next->tts_isnull[state->attnum[i] - 1] = table->null[i];
 	}
 	ExecStoreVirtualTuple(state->next);
-	PushActiveSnapshot(GetLatestSnapshot());
+	pushed = direct_need_snapshot();
 	state->estate->es_snapshot = GetActiveSnapshot();
 	state->estate->es_output_cid = GetCurrentCommandId(true);
 	state->target->ri_RelationDesc = state->rel;
@@ -569,7 +587,8 @@ direct_write(DirectTable *table, bool update)
 	ExecClearTuple(state->target->ri_TrigNewSlot);
 	ResetPerTupleExprContext(state->estate);
 	state->estate->es_snapshot = NULL;
-	PopActiveSnapshot();
+	if (pushed)
+		PopActiveSnapshot();
 	SetUserIdAndSecContext(user, security);
 	CommandCounterIncrement();
 }

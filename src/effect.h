@@ -346,7 +346,7 @@ typedef struct Effect
 	TimestampTz created_at;
 	TimestampTz updated_at;
 	bool		ours;			/* this row version was written by this transaction */
-	ItemPointerData version;	/* of the row as it was read; may be none */
+	ItemPointerData version;	/* where the row was locked; may be none */
 	/* read beside it: */
 	bool		alive;			/* its holder may still act */
 	char	   *holder;			/* who holds its job, where one does */

@@ -247,7 +247,6 @@ ledger_from_row(Effect *effect)
 	effect->created_at = ledger_int64(LEDGER_CREATED_AT);
 	effect->inputs_digest = ledger_text(LEDGER_INPUTS_DIGEST);
 	effect->ours = ledger_table.ours;
-	effect->version = ledger_table.version;
 }
 
 /* Who could still act on it, and until when? */
@@ -323,6 +322,8 @@ ledger_read_row(const pg_uuid_t *key, EffectLock lock, Effect *effect)
 	found = direct_find(&ledger_table, &datum, lock);
 	if (found)
 		ledger_from_row(effect);
+	if (found && lock != LOCK_NONE)
+		effect->version = ledger_table.version; /* it stays there while it is locked */
 	direct_end(&ledger_table);
 	return found;
 }
@@ -503,6 +504,7 @@ ledger_write(Effect *effect)
 			ledger_set_row(effect);
 			direct_update(&ledger_table);
 		}
+		ItemPointerSetInvalid(&effect->version);
 		direct_end(&ledger_table);
 		return;
 	}
