@@ -2,7 +2,7 @@
  * lease.c
  *	  Who holds a job, under which token, until when.
  *
- * Nothing lives in backend memory: ownership is the token, never the session,
+ * No lease lives in backend memory: ownership is the token, never the session,
  * so every call may come through another connection.
  *
  * What protects effect.lease is an advisory lock of class EFFECT_LOCK_JOB on a

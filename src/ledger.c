@@ -2,7 +2,8 @@
  * ledger.c
  *	  One effect as the ledger holds it: reading, writing and answering.
  *
- * Nothing lives here between calls.  A ledger row is protected by its row lock,
+ * Nothing lives here between calls (what is prepared for the table: direct.c).
+ * A ledger row is protected by its row lock,
  * a key that has no row yet by EFFECT_LOCK_KEY, held only from the look to the
  * insert, so that nobody ever waits in the middle of an INSERT.  Locks are
  * taken in the order job, ledger row, unknown, journal.
