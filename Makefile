@@ -8,7 +8,7 @@ EXTENSION    = effect
 EXTVERSION   = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" effect.control)
 
 MODULE_big   = effect
-OBJS         = $(patsubst %,src/%.o,effect sql args key facts canonical journal cluster lease claim firing job checkpoint run_job fence \
+OBJS         = $(patsubst %,src/%.o,effect sql direct args key facts canonical journal cluster lease claim firing job checkpoint run_job fence \
                  fenced_table ledger registry action approval attempt submit outcome inside resolve resolver sweep retention stats guard acl)
 
 # The install script is these pieces in this order, one a room.
@@ -23,7 +23,7 @@ DATA         = $(filter-out $(SCRIPT),$(wildcard sql/effect--*--*.sql))
 
 REGRESS      = install key lease fence ledger once resolve action approval sweep retention \
                job firing checkpoint run_job stats attention explain dashboard \
-               cluster guard acl lint issues
+               cluster guard direct acl lint issues
 # the vectors hold every kind of character
 ENCODING     = UTF8
 REGRESS_OPTS = --inputdir=test --load-extension=pgtap

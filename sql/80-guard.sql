@@ -109,3 +109,26 @@ CREATE TRIGGER guard_update BEFORE UPDATE ON effect.checkpoint
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.checkpoint
 	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
 
+
+-- The registries are not guarded, but remembered by every backend: each change
+-- tells them to forget.  A row at a time, and ALWAYS, since the apply worker of
+-- logical replication fires nothing else.
+
+CREATE FUNCTION effect.registry_changed() RETURNS trigger
+	AS 'MODULE_PATHNAME', 'effect_registry_changed'
+	LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION effect.registry_changed() IS 'tells every backend to forget what it remembers of a registry';
+
+CREATE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE ON effect.job
+	FOR EACH ROW EXECUTE FUNCTION effect.registry_changed();
+CREATE TRIGGER registry_truncated AFTER TRUNCATE ON effect.job
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.registry_changed();
+ALTER TABLE effect.job ENABLE ALWAYS TRIGGER registry_changed;
+ALTER TABLE effect.job ENABLE ALWAYS TRIGGER registry_truncated;
+
+CREATE TRIGGER registry_changed AFTER INSERT OR UPDATE OR DELETE ON effect.action
+	FOR EACH ROW EXECUTE FUNCTION effect.registry_changed();
+CREATE TRIGGER registry_truncated AFTER TRUNCATE ON effect.action
+	FOR EACH STATEMENT EXECUTE FUNCTION effect.registry_changed();
+ALTER TABLE effect.action ENABLE ALWAYS TRIGGER registry_changed;
+ALTER TABLE effect.action ENABLE ALWAYS TRIGGER registry_truncated;

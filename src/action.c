@@ -4,9 +4,9 @@
  *	  treated, who may use it.
  *
  * The registry is effect.action, protected by its row locks; a call reads the
- * latest row once and carries it along.  Nothing lives here between calls.  How
- * an action is keyed cannot change once it has effects: every key would rotate
- * and every effect could happen again.
+ * latest row once and carries it along.  What a backend remembers of it lives in
+ * registry.c.  How an action is keyed cannot change once it has effects: every
+ * key would rotate and every effect could happen again.
  */
 #include "postgres.h"
 
@@ -157,7 +157,7 @@ action_key(const Action *action, const char *target, Jsonb *inputs, char digest[
 		key_digest(inputs, digest);
 	if (action->by_target)
 	{
-		key_digest(jsonb_from_text("{}"), none);
+		key_digest_none(none);
 		part = none;
 	}
 	key_make(action->name, strlen(action->name), target, strlen(target), part, strlen(part), key);

@@ -3,18 +3,24 @@
  *	  Arguments in, enum values out: the checks every call shares.
  *
  * A NULL where a value is needed raises 22004, a blank, over-long or absurd
- * one 22023, and nothing has been locked or written by then.  Nothing lives
- * here between calls.
+ * one 22023, and nothing has been locked or written by then.
+ *
+ * What a backend remembers here is small, of a fixed size, and only of the
+ * catalogs: the values of enum labels and the row types of our functions.  Each
+ * is forgotten when a row of its catalog changes.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_enum.h"
+#include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/syscache.h"
 
 #include "effect.h"
@@ -132,9 +138,87 @@ arg_enum(FunctionCallInfo fcinfo, int n, const char *name)
 	return DatumGetCString(DirectFunctionCall1(enum_out, PG_GETARG_DATUM(n)));
 }
 
-/* The value of an enum type that has this label. */
-Datum
-enum_datum(Oid type, const char *label)
+/* Enum values, and row types of functions, that were looked up lately */
+#define ARG_MAX_ENUMS	32
+#define ARG_MAX_TYPES	16
+
+typedef struct EnumValue
+{
+	Oid			type;
+	Oid			value;
+	NameData	label;
+} EnumValue;
+
+typedef struct ResultType
+{
+	Oid			function;
+	TupleDesc	desc;
+} ResultType;
+
+static EnumValue arg_enums[ARG_MAX_ENUMS];
+static ResultType arg_types[ARG_MAX_TYPES];
+static int	arg_nenums = 0;
+static int	arg_ntypes = 0;
+static bool arg_types_stale = false;	/* freed at the next look, not under anyone */
+
+static void
+arg_forget_enums(Datum arg, int cache, uint32 hash)
+{
+	arg_nenums = 0;
+}
+
+static void
+arg_forget_types(Datum arg, int cache, uint32 hash)
+{
+	arg_types_stale = true;
+}
+
+static void
+arg_listen(void)
+{
+	static bool listens = false;
+
+	if (listens)
+		return;
+	CacheRegisterSyscacheCallback(ENUMTYPOIDNAME, arg_forget_enums, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, arg_forget_types, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, arg_forget_types, (Datum) 0);
+	listens = true;
+}
+
+/*
+ * call_result_type
+ *		The row type that the function called returns, blessed.
+ */
+TupleDesc
+call_result_type(FunctionCallInfo fcinfo)
+{
+	Oid			function = fcinfo->flinfo->fn_oid;
+	TupleDesc	desc;
+	MemoryContext caller;
+
+	arg_listen();
+	for (; arg_types_stale && arg_ntypes > 0; arg_ntypes--)
+		FreeTupleDesc(arg_types[arg_ntypes - 1].desc);
+	arg_types_stale = false;
+	for (int i = 0; i < arg_ntypes; i++)
+		if (arg_types[i].function == function)
+			return arg_types[i].desc;
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	desc = BlessTupleDesc(desc);
+	if (arg_ntypes == ARG_MAX_TYPES || arg_types_stale)
+		return desc;
+	caller = MemoryContextSwitchTo(TopMemoryContext);
+	arg_types[arg_ntypes].function = function;
+	arg_types[arg_ntypes].desc = CreateTupleDescCopy(desc);
+	MemoryContextSwitchTo(caller);
+	return arg_types[arg_ntypes++].desc;
+}
+
+/* As the catalog has it now. */
+static Oid
+enum_look_up(Oid type, const char *label)
 {
 	HeapTuple	tuple = SearchSysCache2(ENUMTYPOIDNAME, ObjectIdGetDatum(type), CStringGetDatum(label));
 	Oid			value;
@@ -143,9 +227,28 @@ enum_datum(Oid type, const char *label)
 		elog(ERROR, "type %u has no label \"%s\"", type, label);
 	value = ((Form_pg_enum) GETSTRUCT(tuple))->oid;
 	ReleaseSysCache(tuple);
-	return ObjectIdGetDatum(value);
+	return value;
 }
 
+/* The value of an enum type that has this label. */
+Datum
+enum_datum(Oid type, const char *label)
+{
+	EnumValue  *found;
+
+	arg_listen();
+	for (int i = 0; i < arg_nenums; i++)
+		if (arg_enums[i].type == type && strcmp(NameStr(arg_enums[i].label), label) == 0)
+			return ObjectIdGetDatum(arg_enums[i].value);
+	if (arg_nenums == ARG_MAX_ENUMS)
+		arg_nenums = 0;
+	found = &arg_enums[arg_nenums];
+	found->value = enum_look_up(type, label);
+	found->type = type;
+	namestrcpy(&found->label, label);
+	arg_nenums++;
+	return ObjectIdGetDatum(found->value);
+}
 /*
  * arg_array
  *		The elements of an array that is needed: at least one, none of them NULL

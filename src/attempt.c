@@ -467,8 +467,7 @@ attempt_args_inputs(FunctionCallInfo fcinfo, int argument, int targets)
 static Jsonb *
 attempt_element_inputs(Datum *inputs, int i)
 {
-	Jsonb	   *one = inputs ? DatumGetJsonbP(inputs[i])
-		: jsonb_from_text("{}");
+	Jsonb	   *one = DatumGetJsonbP(inputs[i]);
 
 	arg_check_jsonb(one, psprintf("element %d of inputs", i + 1));
 	if (!JB_ROOT_IS_OBJECT(one))
@@ -493,6 +492,7 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	Datum	   *inputs;
 	MemoryContext caller;
 	MemoryContext element;
+	Jsonb	   *none = jsonb_from_text("{}");
 
 	action_get(arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY), true, &attempt.action);
 	targets = arg_text_array(fcinfo, 1, "targets", EFFECT_MAX_TARGET, &n);
@@ -512,7 +512,7 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 		char	   *detail;
 
 		attempt.target = targets[i];
-		attempt.inputs = attempt_element_inputs(inputs, i);
+		attempt.inputs = inputs ? attempt_element_inputs(inputs, i) : none;
 		action_key(&attempt.action, attempt.target, attempt.inputs, attempt.digest, &key);
 		verdict = attempt_run(&key, &attempt, &effect, &detail);
 		ledger_answer_row(fcinfo, &effect, verdict, detail, targets[i]);

@@ -12,7 +12,7 @@
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 
-#include "effect.h"
+#include "direct.h"
 
 PG_FUNCTION_INFO_V1(effect_save_checkpoint);
 PG_FUNCTION_INFO_V1(effect_get_checkpoint);
@@ -42,6 +42,23 @@ static SqlPlan checkpoint_delete = {
 	2, {TEXTOID, TEXTOID}
 };
 
+/* The columns of effect.checkpoint */
+enum
+{
+	CHECKPOINT_JOB_KEY,
+	CHECKPOINT_FIRING,
+	CHECKPOINT_TOKEN,
+	CHECKPOINT_STATE,
+	CHECKPOINT_SAVED_AT,
+	CHECKPOINT_COLUMNS
+};
+
+static const char *const checkpoint_names[CHECKPOINT_COLUMNS] = {
+	"job_key", "firing", "fencing_token", "state", "saved_at"
+};
+
+static DirectTable checkpoint_table = {"checkpoint", "checkpoint_pkey", 2, CHECKPOINT_COLUMNS, checkpoint_names};
+
 /* Whose checkpoint it is: this firing's, or (empty) the job's. */
 static void
 checkpoint_args(SqlArgs *args, const char *job_key, const char *firing, bool carries)
@@ -50,14 +67,35 @@ checkpoint_args(SqlArgs *args, const char *job_key, const char *firing, bool car
 	sql_arg_text(args, carries || firing == NULL ? "" : firing);
 }
 
+/*
+ * Look without a statement, since most runs have none.  false: not directly;
+ * else *state is what is there, in the caller's memory.
+ */
+static bool
+checkpoint_look(const char *job_key, const char *firing, bool carries, Jsonb **state)
+{
+	Datum		key[] = {CStringGetTextDatum(job_key),
+	CStringGetTextDatum(carries || firing == NULL ? "" : firing)};
+
+	*state = NULL;
+	if (!direct_begin(&checkpoint_table, AccessShareLock))
+		return false;
+	if (direct_find(&checkpoint_table, key, LOCK_NONE))
+		*state = DatumGetJsonbPCopy(checkpoint_table.value[CHECKPOINT_STATE]);
+	direct_end(&checkpoint_table);
+	return true;
+}
+
 /* Where a run of this firing goes on; NULL: from the start. */
 Jsonb *
 checkpoint_read(const char *job_key, const char *firing, bool carries)
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
-	Jsonb	   *state = NULL;
+	Jsonb	   *state;
 
+	if (checkpoint_look(job_key, firing, carries, &state))
+		return state;
 	sql_open(&scope);
 	checkpoint_args(&args, job_key, firing, carries);
 	if (sql_read(&checkpoint_select, &args) > 0)
@@ -72,7 +110,10 @@ checkpoint_write(const char *job_key, const char *firing, bool carries, int64 to
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
+	Jsonb	   *before;
 
+	if (state == NULL && checkpoint_look(job_key, firing, carries, &before) && before == NULL)
+		return;					/* nothing to clear */
 	sql_open(&scope);
 	checkpoint_args(&args, job_key, firing, carries);
 	if (state != NULL)

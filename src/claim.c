@@ -55,25 +55,6 @@ typedef struct Told
 	Jsonb	   *checkpoint;
 } Told;
 
-static SqlPlan claim_insert = {
-	"INSERT INTO effect.lease (job_key, owner, fencing_token, lease_until, lease_for, firing,"
-	" nonce, granted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-	8, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID, TEXTOID, UUIDOID, TIMESTAMPTZOID}
-};
-
-static SqlPlan claim_update = {
-	"UPDATE effect.lease SET owner = $2, fencing_token = $3, lease_until = $4, lease_for = $5,"
-	" firing = $6, nonce = $7, granted_at = $8 WHERE job_key OPERATOR(pg_catalog.=) $1",
-	8, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID, TEXTOID, UUIDOID, TIMESTAMPTZOID}
-};
-
-static SqlPlan run_insert = {
-	"INSERT INTO effect.run (job_key, fencing_token, owner, firing, started_at, role_name,"
-	" application_name, client_addr) VALUES ($1, $2, $3, $4, $5, SESSION_USER,"
-	" pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr())",
-	5, {TEXTOID, INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID}
-};
-
 static bool
 claim_is_live(const Lease *lease, TimestampTz now)
 {
@@ -231,32 +212,15 @@ static void
 claim_grant(SqlScope *scope, const Ask *ask, const Lease *lease, Told *told)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	SqlArgs		grant = {0};
-	SqlArgs		run = {0};
-
 	const char *firing = claim_next_firing(scope, ask, told);
+	Lease		grant = {.owner = unconstify(char *, ask->owner), .firing = unconstify(char *, firing),
+		.nonce = ask->nonce, .lease_for = *ask->lease_for, .granted_at = now};
 
 	told->verdict = "granted";
-	told->token = claim_next_token(scope, lease);
-	told->until = lease_end(now, ask->lease_for);
+	told->token = grant.token = claim_next_token(scope, lease);
+	told->until = grant.until = lease_end(now, ask->lease_for);
 	told->holder = ask->owner;
-
-	sql_arg_text(&grant, ask->job_key);
-	sql_arg_text(&grant, ask->owner);
-	sql_arg(&grant, Int64GetDatum(told->token), false);
-	sql_arg_time(&grant, told->until);
-	sql_arg(&grant, IntervalPGetDatum(ask->lease_for), false);
-	sql_arg_text(&grant, firing);
-	sql_arg_uuid(&grant, ask->nonce);
-	sql_arg_time(&grant, now);
-	(void) sql_write(lease->token == 0 ? &claim_insert : &claim_update, &grant);
-
-	sql_arg_text(&run, ask->job_key);
-	sql_arg(&run, Int64GetDatum(told->token), false);
-	sql_arg_text(&run, ask->owner);
-	sql_arg_text(&run, firing);
-	sql_arg_time(&run, now);
-	(void) sql_write(&run_insert, &run);
+	lease_grant(ask->job_key, &grant, lease->token == 0);
 	stats_deed(STATS_JOB, ask->job_key, COUNT_GRANTED);
 }
 
@@ -539,16 +503,6 @@ claim_told_columns(TupleDesc desc, const Told *told, const char *asked_firing, i
 	nulls[at + 6] = told->checkpoint == NULL;
 }
 
-static TupleDesc
-claim_result_type(FunctionCallInfo fcinfo)
-{
-	TupleDesc	desc;
-
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return BlessTupleDesc(desc);
-}
-
 /* How long the lease lasts: as the caller says, or as the job is registered. */
 static Interval *
 claim_lease_for(const Job *job, Interval *passed)
@@ -598,7 +552,7 @@ effect_claim_lease(PG_FUNCTION_ARGS)
 	begin_writing("effect.claim_lease()");
 
 	claim_job(&ask, &told);
-	desc = claim_result_type(fcinfo);
+	desc = call_result_type(fcinfo);
 	claim_told_columns(desc, &told, ask.firing, 0, values, nulls);
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(desc, values, nulls)));
 }
@@ -677,7 +631,7 @@ effect_claim_any(PG_FUNCTION_ARGS)
 	begin_writing("effect.claim_any()");
 
 	job_key = claim_first(&ask, keys, n, PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2), &told);
-	desc = claim_result_type(fcinfo);
+	desc = call_result_type(fcinfo);
 	values[0] = job_key ? CStringGetTextDatum(job_key) : (Datum) 0;
 	nulls[0] = job_key == NULL;
 	claim_told_columns(desc, &told, NULL, 1, values, nulls);

@@ -28,7 +28,7 @@
 #include "utils/guc.h"
 #include "utils/inval.h"
 
-#include "effect.h"
+#include "direct.h"
 
 PG_FUNCTION_INFO_V1(effect_bump_epochs);
 PG_FUNCTION_INFO_V1(effect_quarantine);
@@ -86,6 +86,44 @@ static SqlPlan cluster_free_leases = {
 	" AND r.outcome OPERATOR(pg_catalog.=) 'running'::effect.run_outcome",
 	1, {TIMESTAMPTZOID}
 };
+
+/* The columns of effect.cluster */
+enum
+{
+	CLUSTER_ONLY_ROW,
+	CLUSTER_SYSTEM_IDENTIFIER,
+	CLUSTER_TIMELINE,
+	CLUSTER_DATABASE,
+	CLUSTER_TABLE,
+	CLUSTER_SITE,
+	CLUSTER_EPOCH,
+	CLUSTER_MOVED_AT,
+	CLUSTER_QUARANTINED,
+	CLUSTER_REASON,
+	CLUSTER_COLUMNS
+};
+
+static const char *const cluster_names[CLUSTER_COLUMNS] = {
+	"only_row", "system_identifier", "timeline", "database_oid", "table_oid", "site", "epoch",
+	"moved_at", "quarantined_since", "quarantine_reason"
+};
+
+static DirectTable cluster_table = {"cluster", "cluster_pkey", 1, CLUSTER_COLUMNS, cluster_names};
+
+/* The lowest token without a statement; false: not directly. */
+static bool
+cluster_look_for_token(int64 *token)
+{
+	Datum		key = BoolGetDatum(true);
+
+	if (!direct_begin(&cluster_table, AccessShareLock))
+		return false;
+	*token = 1;
+	if (direct_find(&cluster_table, &key, LOCK_NONE))
+		*token += DatumGetInt64(cluster_table.value[CLUSTER_EPOCH]) << CLUSTER_EPOCH_BITS;
+	direct_end(&cluster_table);
+	return true;
+}
 
 /* Where the row says we are; false: there is no row yet. */
 static bool
@@ -181,7 +219,7 @@ cluster_tell_all(void)
 }
 
 static void
-cluster_forget(Datum arg, Oid relid)
+cluster_forget(Oid relid)
 {
 	if (relid == InvalidOid || relid == cluster_known)
 		cluster_known = InvalidOid;
@@ -260,7 +298,7 @@ cluster_check(void)
 	if (relid == cluster_known)
 		return;
 	if (!listens)
-		CacheRegisterRelcacheCallback(cluster_forget, (Datum) 0);
+		sql_tell_of_changes(cluster_forget);
 	listens = true;
 	cluster_here(&here);
 	sql_open(&scope);
@@ -302,16 +340,21 @@ cluster_quarantined(void)
 /*
  * cluster_moved_at
  *		When this place began to act.  An attempt from before that has no holder
- *		here, even where it is its own lease.  Inside a scope.
+ *		here, even where it is its own lease.
  */
 TimestampTz
-cluster_moved_at(SqlScope *scope)
+cluster_moved_at(void)
 {
+	SqlScope	scope;
 	Place		there;
+	bool		found;
 
 	if (sql_relation("cluster") == cluster_known)
 		return cluster_known_since;
-	return cluster_read(scope, &there) ? there.moved_at : DT_NOBEGIN;
+	sql_open(&scope);
+	found = cluster_read(&scope, &there);
+	sql_close(&scope);
+	return found ? there.moved_at : DT_NOBEGIN;
 }
 
 /* The lowest token a grant may have now.  As the owner, inside a scope. */
@@ -319,7 +362,10 @@ int64
 cluster_first_token(SqlScope *scope)
 {
 	Place		there;
+	int64		token;
 
+	if (cluster_look_for_token(&token))
+		return token;
 	if (!cluster_read(scope, &there))
 		return 1;
 	return (there.epoch << CLUSTER_EPOCH_BITS) + 1;

@@ -47,6 +47,13 @@
 #define compat_in_background_worker() IsBackgroundWorker
 #endif
 
+/* 16 tells EvalPlanQual which relations are its targets */
+#if PG_VERSION_NUM >= 160000
+#define compat_epq_init(epq, estate) EvalPlanQualInit((epq), (estate), NULL, NIL, -1, NIL)
+#else
+#define compat_epq_init(epq, estate) EvalPlanQualInit((epq), (estate), NULL, NIL, -1)
+#endif
+
 /* 18 gave index scans a slot for instrumentation */
 #if PG_VERSION_NUM >= 180000
 #define compat_index_beginscan(heap, index, snapshot, nkeys) \

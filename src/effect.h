@@ -125,8 +125,12 @@ typedef enum SqlProbe
 	PROBE_IN_FLIGHT				/* inserted by a transaction still open */
 } SqlProbe;
 
+typedef void (*SqlForget) (Oid relid);
+
+extern void sql_tell_of_changes(SqlForget forget);
 extern Oid	sql_relation(const char *name);
 extern Oid	sql_function(const char *name);
+extern Oid	sql_owner(void);
 extern void sql_open(SqlScope *scope);
 extern void sql_close(SqlScope *scope);
 extern uint64 sql_read(SqlPlan *plan, SqlArgs *args);
@@ -163,6 +167,7 @@ extern void arg_check_text(const char *value, const char *name, int max_bytes);
 extern void arg_check_jsonb(Jsonb *value, const char *name);
 extern void arg_missing(const char *name);
 extern Datum enum_datum(Oid type, const char *label);
+extern TupleDesc call_result_type(FunctionCallInfo fcinfo);
 extern Datum *arg_array(FunctionCallInfo fcinfo, int argument, const char *name, int *n);
 extern char **arg_text_array(FunctionCallInfo fcinfo, int argument, const char *name,
 							 int max_bytes, int *n);
@@ -173,6 +178,7 @@ extern void begin_writing(const char *function);
 extern void canonical_append(StringInfo out, Jsonb *document);
 extern void canonical_append_fields(StringInfo out, Jsonb *inputs, ArrayType *fields);
 extern void key_digest(Jsonb *inputs, char hex[65]);
+extern void key_digest_none(char hex[65]);
 extern void key_digest_fields(Jsonb *inputs, ArrayType *fields, char hex[65]);
 extern void key_make(const char *action, int action_len, const char *target, int target_len,
 					 const char *digest, int digest_len, pg_uuid_t *key);
@@ -195,7 +201,7 @@ extern void journal_add(const JournalEntry *entry);
 extern void cluster_check(void);
 extern bool cluster_quarantined(void);
 extern int64 cluster_first_token(SqlScope *scope);
-extern TimestampTz cluster_moved_at(SqlScope *scope);
+extern TimestampTz cluster_moved_at(void);
 extern void cluster_flush_commit(void);
 
 /* ---- lease.c ---- */
@@ -229,6 +235,7 @@ extern void lease_refused(const char *job_key, int64 token, const char *what);
 extern int	lease_expire(const char *job_key);
 extern TimestampTz lease_renew(const char *job_key, int64 token, Interval *lease_for);
 extern bool lease_release(const char *job_key, int64 token, const char *outcome, Jsonb *detail);
+extern void lease_grant(const char *job_key, const Lease *grant, bool first);
 extern TimestampTz lease_end(TimestampTz now, Interval *lease_for);
 extern int	lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
 							const char *event, const char *reason);
@@ -344,6 +351,7 @@ typedef struct Effect
 	TimestampTz created_at;
 	TimestampTz updated_at;
 	bool		ours;			/* this row version was written by this transaction */
+	ItemPointerData version;	/* where the row was locked; may be none */
 	/* read beside it: */
 	bool		alive;			/* its holder may still act */
 	char	   *holder;			/* who holds its job, where one does */
@@ -354,9 +362,11 @@ typedef enum EffectLock
 {
 	LOCK_NONE,
 	LOCK_SKIP,
-	LOCK_WAIT
+	LOCK_WAIT,
+	LOCK_CHANGE					/* as an UPDATE takes it; waits */
 } EffectLock;
 
+extern bool ledger_read_row(const pg_uuid_t *key, EffectLock lock, Effect *effect);
 extern bool ledger_read(const pg_uuid_t *key, EffectLock lock, Effect *effect);
 extern SqlProbe ledger_insert(Effect *effect);
 extern const char *ledger_state_label(const Effect *effect);

@@ -15,7 +15,7 @@
 #include "utils/builtins.h"
 #include "utils/json.h"
 
-#include "effect.h"
+#include "direct.h"
 
 static SqlPlan firing_select = {
 	"SELECT finished_at IS NOT NULL FROM effect.firing WHERE job_key OPERATOR(pg_catalog.=) $1"
@@ -62,6 +62,23 @@ static SqlPlan firing_insert_finished = {
 	4, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID}
 };
 
+/* The columns of effect.firing */
+enum
+{
+	FIRING_JOB_KEY,
+	FIRING_FIRING,
+	FIRING_QUEUED_AT,
+	FIRING_TOKEN,
+	FIRING_FINISHED_AT,
+	FIRING_COLUMNS
+};
+
+static const char *const firing_names[FIRING_COLUMNS] = {
+	"job_key", "firing", "queued_at", "fencing_token", "finished_at"
+};
+
+static DirectTable firing_table = {"firing", "firing_pkey", 2, FIRING_COLUMNS, firing_names};
+
 static void
 firing_args(SqlArgs *args, const char *job_key, const char *firing)
 {
@@ -75,9 +92,19 @@ firing_state(const char *job_key, const char *firing)
 {
 	SqlArgs		args = {0};
 	Datum		finished;
+	FiringState state = FIRING_NEW;
 
 	if (firing == NULL)
 		return FIRING_NEW;
+	if (direct_begin(&firing_table, AccessShareLock))
+	{
+		Datum		key[] = {CStringGetTextDatum(job_key), CStringGetTextDatum(firing)};
+
+		if (direct_find(&firing_table, key, LOCK_NONE))
+			state = firing_table.null[FIRING_FINISHED_AT] ? FIRING_QUEUED : FIRING_FINISHED;
+		direct_end(&firing_table);
+		return state;
+	}
 	firing_args(&args, job_key, firing);
 	if (sql_read(&firing_select, &args) == 0)
 		return FIRING_NEW;

@@ -6,13 +6,15 @@
  * backward state, a changed key, a deleted row and a truncated table, with
  * LE012.  INSERT is not guarded: pg_restore must be able to load the rows, and
  * constraints see to it that they are well-formed.  A superuser who disables
- * triggers is trusted.  Nothing lives here between calls.
+ * triggers is trusted.  All that lives here between calls is where columns stand
+ * in their tables, until the relation cache tells of a change.
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "executor/tuptable.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/rel.h"
@@ -63,15 +65,56 @@ guard_refuse(TriggerData *data, const char *why)
 			 errhint("Use effect's functions: they keep the promises that this table stands for.")));
 }
 
+/* Where a column stands, by its table and the literal that names it here */
+typedef struct GuardColumn
+{
+	Oid			relid;
+	const char *name;
+	int			number;
+} GuardColumn;
+
+#define GUARD_MAX_COLUMNS	128 /* a power of two */
+
+static GuardColumn guard_columns[GUARD_MAX_COLUMNS];
+
+static void
+guard_forget(Oid relid)
+{
+	for (int i = 0; i < GUARD_MAX_COLUMNS; i++)
+		if (relid == InvalidOid || guard_columns[i].relid == relid)
+			guard_columns[i].relid = InvalidOid;
+}
+
+/* The number of a column, which must be a literal of this file. */
+static int
+guard_number(TriggerData *data, const char *column)
+{
+	static bool listens = false;
+	Oid			relid = RelationGetRelid(data->tg_relation);
+	GuardColumn *known = &guard_columns[(relid ^ ((uintptr_t) column * 31 >> 2)) & (GUARD_MAX_COLUMNS - 1)];
+
+	if (known->relid == relid && known->name == column)
+		return known->number;
+	if (!listens)
+		sql_tell_of_changes(guard_forget);
+	listens = true;
+	known->number = SPI_fnumber(RelationGetDescr(data->tg_relation), column);
+	if (known->number <= 0)
+	{
+		known->relid = InvalidOid;
+		elog(ERROR, "effect.%s has no column %s", RelationGetRelationName(data->tg_relation), column);
+	}
+	known->relid = relid;
+	known->name = column;
+	return known->number;
+}
+
 static Datum
 guard_value(TriggerData *data, HeapTuple row, const char *column, bool *isnull)
 {
-	TupleDesc	desc = RelationGetDescr(data->tg_relation);
-	int			number = SPI_fnumber(desc, column);
+	TupleTableSlot *slot = row == data->tg_newtuple ? data->tg_newslot : data->tg_trigslot;
 
-	if (number <= 0)
-		elog(ERROR, "effect.%s has no column %s", RelationGetRelationName(data->tg_relation), column);
-	return heap_getattr(row, number, desc, isnull);
+	return slot_getattr(slot, guard_number(data, column), isnull);
 }
 
 /* A column of fixed width that is never NULL, as an integer. */
@@ -97,7 +140,7 @@ static bool
 guard_same(TriggerData *data, const char *column)
 {
 	TupleDesc	desc = RelationGetDescr(data->tg_relation);
-	Form_pg_attribute att = TupleDescAttr(desc, SPI_fnumber(desc, column) - 1);
+	Form_pg_attribute att = TupleDescAttr(desc, guard_number(data, column) - 1);
 	bool		old_null;
 	bool		new_null;
 	Datum		before = guard_value(data, data->tg_trigtuple, column, &old_null);

@@ -4,7 +4,8 @@
  *
  * The registry is effect.job, read and written through registry.c.  A job's row
  * lock also protects its queue of firings: enqueueing and granting lock it,
- * read the lease again and count.  Nothing lives here between calls.
+ * read the lease again and count.  What a backend remembers of the registry
+ * lives in registry.c.
  */
 #include "postgres.h"
 
@@ -39,7 +40,7 @@ enum
 
 static const Setting job_settings[JOB_COUNT] = {
 	{"every", SETTING_INTERVAL}, {"overlap", SETTING_ENUM}, {"queue_limit", SETTING_PLAIN},
-	{"lease_for", SETTING_INTERVAL}, {"at_least_for", SETTING_INTERVAL}, {"anchor", SETTING_PLAIN},
+	{"lease_for", SETTING_INTERVAL}, {"at_least_for", SETTING_INTERVAL}, {"anchor", SETTING_TIME},
 	{"time_zone", SETTING_TEXT}, {"checkpoint_scope", SETTING_ENUM}, {"paused", SETTING_PLAIN},
 	{"keep_runs_for", SETTING_INTERVAL}, {"usable_by", SETTING_ROLES}
 };

@@ -64,6 +64,22 @@ key_hex(StringInfo message, char hex[65])
 	hex[64] = '\0';
 }
 
+/* The digest of a document without members, which most effects have: made once. */
+void
+key_digest_none(char hex[65])
+{
+	static char none[65];
+	StringInfoData message;
+
+	if (none[0] == '\0')
+	{
+		key_start(&message);
+		appendStringInfoString(&message, "{}");
+		key_hex(&message, none);
+	}
+	memcpy(hex, none, sizeof(none));
+}
+
 /*
  * The digest of a whole document: sha256 of its canonical UTF-8 bytes.
  *
@@ -75,6 +91,11 @@ key_digest(Jsonb *inputs, char hex[65])
 {
 	StringInfoData message;
 
+	if (JB_ROOT_IS_OBJECT(inputs) && JB_ROOT_COUNT(inputs) == 0)
+	{
+		key_digest_none(hex);
+		return;
+	}
 	key_start(&message);
 	canonical_append(&message, inputs);
 	key_hex(&message, hex);

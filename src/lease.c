@@ -2,7 +2,7 @@
  * lease.c
  *	  Who holds a job, under which token, until when.
  *
- * Nothing lives in backend memory: ownership is the token, never the session,
+ * No lease lives in backend memory: ownership is the token, never the session,
  * so every call may come through another connection.
  *
  * What protects effect.lease is an advisory lock of class EFFECT_LOCK_JOB on a
@@ -21,9 +21,12 @@
 
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
 
-#include "effect.h"
+#include "direct.h"
 
 PG_FUNCTION_INFO_V1(effect_renew_lease);
 PG_FUNCTION_INFO_V1(effect_release_lease);
@@ -38,6 +41,25 @@ static SqlPlan lease_select = {
 static SqlPlan lease_held = {
 	"SELECT job_key FROM effect.lease WHERE owner IS NOT NULL ORDER BY job_key",
 	0
+};
+
+static SqlPlan lease_insert = {
+	"INSERT INTO effect.lease (job_key, owner, fencing_token, lease_until, lease_for, firing,"
+	" nonce, granted_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+	8, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID, TEXTOID, UUIDOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan lease_update = {
+	"UPDATE effect.lease SET owner = $2, fencing_token = $3, lease_until = $4, lease_for = $5,"
+	" firing = $6, nonce = $7, granted_at = $8 WHERE job_key OPERATOR(pg_catalog.=) $1",
+	8, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID, TEXTOID, UUIDOID, TIMESTAMPTZOID}
+};
+
+static SqlPlan run_insert = {
+	"INSERT INTO effect.run (job_key, fencing_token, owner, firing, started_at, role_name,"
+	" application_name, client_addr) VALUES ($1, $2, $3, $4, $5, SESSION_USER,"
+	" pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr())",
+	5, {TEXTOID, INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID}
 };
 
 static SqlPlan lease_extend = {
@@ -104,45 +126,278 @@ lease_lock_all(void)
 		(void) lease_lock(jobs[i], ExclusiveLock, true);
 }
 
-/*
- * lease_read
- *		The latest committed lease of a job, or our own uncommitted one.  As the
- *		owner, inside a scope.  A job that never had a lease has token 0.
- */
-void
-lease_read_in(SqlScope *scope, const char *job_key, Lease *lease)
+/* The columns of effect.lease */
+enum
 {
+	LEASE_JOB_KEY,
+	LEASE_OWNER,
+	LEASE_TOKEN,
+	LEASE_UNTIL,
+	LEASE_FOR,
+	LEASE_FIRING,
+	LEASE_NONCE,
+	LEASE_GRANTED_AT,
+	LEASE_COLUMNS
+};
+
+static const char *const lease_names[LEASE_COLUMNS] = {
+	"job_key", "owner", "fencing_token", "lease_until", "lease_for", "firing", "nonce", "granted_at"
+};
+
+static DirectTable lease_table = {"lease", "lease_pkey", 1, LEASE_COLUMNS, lease_names};
+
+/* The row that direct_find() found. */
+static void
+lease_from_row(Lease *lease)
+{
+	Datum	   *value = lease_table.value;
+	bool	   *null = lease_table.null;
+
+	lease->owner = null[LEASE_OWNER] ? NULL : TextDatumGetCString(value[LEASE_OWNER]);
+	lease->token = DatumGetInt64(value[LEASE_TOKEN]);
+	lease->until = DatumGetTimestampTz(value[LEASE_UNTIL]);
+	lease->lease_for = *DatumGetIntervalP(value[LEASE_FOR]);
+	lease->firing = null[LEASE_FIRING] ? NULL : TextDatumGetCString(value[LEASE_FIRING]);
+	if (!null[LEASE_NONCE])
+	{
+		lease->nonce = palloc(sizeof(pg_uuid_t));
+		*lease->nonce = *DatumGetUUIDP(value[LEASE_NONCE]);
+	}
+	lease->granted_at = DatumGetTimestampTz(value[LEASE_GRANTED_AT]);
+	lease->ours = lease_table.ours;
+}
+
+/* Read it as a statement does, where the table is not plain. */
+static void
+lease_read_by_sql(const char *job_key, Lease *lease)
+{
+	SqlScope	scope;
 	SqlArgs		args = {0};
 	Datum		value;
 	Datum		tid;
 
-	memset(lease, 0, sizeof(*lease));
+	sql_open(&scope);
 	sql_arg_text(&args, job_key);
-	if (sql_read(&lease_select, &args) == 0)
-		return;
-	lease->owner = sql_column_text(scope, 1);
-	sql_column(2, &value);
-	lease->token = DatumGetInt64(value);
-	lease->until = sql_column_time(3);
-	sql_column(4, &value);
-	lease->lease_for = *DatumGetIntervalP(value);
-	lease->firing = sql_column_text(scope, 5);
-	lease->nonce = sql_column_uuid(scope, 6);
-	lease->granted_at = sql_column_time(7);
-	sql_column(8, &value);
-	sql_column(9, &tid);
-	lease->ours = sql_is_ours("lease", DatumGetTransactionId(value),
-							  (ItemPointer) DatumGetPointer(tid));
+	if (sql_read(&lease_select, &args) > 0)
+	{
+		lease->owner = sql_column_text(&scope, 1);
+		sql_column(2, &value);
+		lease->token = DatumGetInt64(value);
+		lease->until = sql_column_time(3);
+		sql_column(4, &value);
+		lease->lease_for = *DatumGetIntervalP(value);
+		lease->firing = sql_column_text(&scope, 5);
+		lease->nonce = sql_column_uuid(&scope, 6);
+		lease->granted_at = sql_column_time(7);
+		sql_column(8, &value);
+		sql_column(9, &tid);
+		lease->ours = sql_is_ours("lease", DatumGetTransactionId(value),
+								  (ItemPointer) DatumGetPointer(tid));
+	}
+	sql_close(&scope);
 }
 
+/*
+ * lease_read
+ *		The latest committed lease of a job, or our own uncommitted one.  A job
+ *		that never had a lease has token 0.
+ */
 void
 lease_read(const char *job_key, Lease *lease)
 {
-	SqlScope	scope;
+	Datum		key;
 
+	memset(lease, 0, sizeof(*lease));
+	if (!direct_begin(&lease_table, AccessShareLock))
+	{
+		lease_read_by_sql(job_key, lease);
+		return;
+	}
+	key = CStringGetTextDatum(job_key);
+	if (direct_find(&lease_table, &key, LOCK_NONE))
+		lease_from_row(lease);
+	direct_end(&lease_table);
+}
+
+/* The same inside a scope, into the memory of its caller. */
+void
+lease_read_in(SqlScope *scope, const char *job_key, Lease *lease)
+{
+	MemoryContext inside = MemoryContextSwitchTo(scope->caller);
+
+	lease_read(job_key, lease);
+	MemoryContextSwitchTo(inside);
+}
+
+/* Change one column of a lease: its end, or (NULL) its owner. */
+static void
+lease_change(const char *job_key, int column, TimestampTz until)
+{
+	Datum		key = CStringGetTextDatum(job_key);
+	SqlScope	scope;
+	SqlArgs		args = {0};
+
+	if (direct_begin(&lease_table, RowExclusiveLock))
+	{
+		if (direct_find(&lease_table, &key, LOCK_CHANGE))
+		{
+			direct_set(&lease_table, column, TimestampTzGetDatum(until), until == 0);
+			direct_update(&lease_table);
+		}
+		direct_end(&lease_table);
+		return;
+	}
 	sql_open(&scope);
-	lease_read_in(&scope, job_key, lease);
+	sql_arg(&args, key, false);
+	if (column == LEASE_UNTIL)
+		sql_arg_time(&args, until);
+	(void) sql_write(column == LEASE_UNTIL ? &lease_extend : &lease_free, &args);
 	sql_close(&scope);
+}
+
+static void
+lease_set_text(DirectTable *table, int column, const char *value)
+{
+	direct_set(table, column, value ? CStringGetTextDatum(value) : (Datum) 0, value == NULL);
+}
+
+/* The columns of effect.run */
+enum
+{
+	RUN_JOB_KEY,
+	RUN_TOKEN,
+	RUN_OWNER,
+	RUN_FIRING,
+	RUN_OUTCOME,
+	RUN_STARTED_AT,
+	RUN_ENDED_AT,
+	RUN_DETAIL,
+	RUN_ROLE_NAME,
+	RUN_APPLICATION_NAME,
+	RUN_CLIENT_ADDR,
+	RUN_COLUMNS
+};
+
+static const char *const run_names[RUN_COLUMNS] = {
+	"job_key", "fencing_token", "owner", "firing", "outcome", "started_at", "ended_at", "detail",
+	"role_name", "application_name", "client_addr"
+};
+
+static DirectTable run_table = {"run", "run_pkey", 2, RUN_COLUMNS, run_names};
+
+static void
+run_set_outcome(const char *outcome)
+{
+	direct_set(&run_table, RUN_OUTCOME, enum_datum(direct_type(&run_table, RUN_OUTCOME), outcome), false);
+}
+
+/* Insert the run of a grant; false: not directly. */
+static bool
+run_add(const char *job_key, const Lease *grant)
+{
+	LOCAL_FCINFO(call, 0);
+	NameData	role;
+	Datum		address;
+
+	if (!direct_begin(&run_table, RowExclusiveLock))
+		return false;
+	namestrcpy(&role, GetUserNameFromId(GetSessionUserId(), false));
+	InitFunctionCallInfoData(*call, NULL, 0, InvalidOid, NULL, NULL);
+	address = inet_client_addr(call);
+	lease_set_text(&run_table, RUN_JOB_KEY, job_key);
+	direct_set(&run_table, RUN_TOKEN, Int64GetDatum(grant->token), false);
+	lease_set_text(&run_table, RUN_OWNER, grant->owner);
+	lease_set_text(&run_table, RUN_FIRING, grant->firing);
+	run_set_outcome("running");
+	direct_set(&run_table, RUN_STARTED_AT, TimestampTzGetDatum(grant->granted_at), false);
+	direct_set(&run_table, RUN_ENDED_AT, (Datum) 0, true);
+	direct_set(&run_table, RUN_DETAIL, (Datum) 0, true);
+	direct_set(&run_table, RUN_ROLE_NAME, NameGetDatum(&role), false);
+	lease_set_text(&run_table, RUN_APPLICATION_NAME, application_name);
+	direct_set(&run_table, RUN_CLIENT_ADDR, address, call->isnull);
+	direct_insert(&run_table);
+	direct_end(&run_table);
+	return true;
+}
+
+/* End a run that is still running; false: not directly. */
+static bool
+run_end(const char *job_key, int64 token, const char *outcome, Jsonb *detail)
+{
+	Datum		key[] = {CStringGetTextDatum(job_key), Int64GetDatum(token)};
+
+	if (!direct_begin(&run_table, RowExclusiveLock))
+		return false;
+	if (direct_find(&run_table, key, LOCK_CHANGE) &&
+		run_table.value[RUN_OUTCOME] == enum_datum(direct_type(&run_table, RUN_OUTCOME), "running"))
+	{
+		run_set_outcome(outcome);
+		direct_set(&run_table, RUN_ENDED_AT, TimestampTzGetDatum(GetCurrentTimestamp()), false);
+		direct_set(&run_table, RUN_DETAIL, JsonbPGetDatum(detail), detail == NULL);
+		direct_update(&run_table);
+	}
+	direct_end(&run_table);
+	return true;
+}
+
+/* Write a grant into the lease's row; false: not directly. */
+static bool
+lease_write(const char *job_key, const Lease *grant, bool first)
+{
+	Datum		key = CStringGetTextDatum(job_key);
+
+	if (!direct_begin(&lease_table, RowExclusiveLock))
+		return false;
+	if (first || direct_find(&lease_table, &key, LOCK_CHANGE))
+	{
+		direct_set(&lease_table, LEASE_JOB_KEY, key, false);
+		lease_set_text(&lease_table, LEASE_OWNER, grant->owner);
+		direct_set(&lease_table, LEASE_TOKEN, Int64GetDatum(grant->token), false);
+		direct_set(&lease_table, LEASE_UNTIL, TimestampTzGetDatum(grant->until), false);
+		direct_set(&lease_table, LEASE_FOR, IntervalPGetDatum(&grant->lease_for), false);
+		lease_set_text(&lease_table, LEASE_FIRING, grant->firing);
+		direct_set(&lease_table, LEASE_NONCE, UUIDPGetDatum(grant->nonce), grant->nonce == NULL);
+		direct_set(&lease_table, LEASE_GRANTED_AT, TimestampTzGetDatum(grant->granted_at), false);
+		if (first)
+			direct_insert(&lease_table);
+		else
+			direct_update(&lease_table);
+	}
+	direct_end(&lease_table);
+	return true;
+}
+
+/*
+ * lease_grant
+ *		Write a grant: the job's lease row, its "first" or the next version of
+ *		it, and the run.  Under the job's lock, inside a scope.
+ */
+void
+lease_grant(const char *job_key, const Lease *grant, bool first)
+{
+	SqlArgs		args = {0};
+	SqlArgs		run = {0};
+
+	if (!lease_write(job_key, grant, first))
+	{
+		sql_arg_text(&args, job_key);
+		sql_arg_text(&args, grant->owner);
+		sql_arg(&args, Int64GetDatum(grant->token), false);
+		sql_arg_time(&args, grant->until);
+		sql_arg(&args, IntervalPGetDatum(&grant->lease_for), false);
+		sql_arg_text(&args, grant->firing);
+		sql_arg_uuid(&args, grant->nonce);
+		sql_arg_time(&args, grant->granted_at);
+		(void) sql_write(first ? &lease_insert : &lease_update, &args);
+	}
+	if (run_add(job_key, grant))
+		return;
+	sql_arg_text(&run, job_key);
+	sql_arg(&run, Int64GetDatum(grant->token), false);
+	sql_arg_text(&run, grant->owner);
+	sql_arg_text(&run, grant->firing);
+	sql_arg_time(&run, grant->granted_at);
+	(void) sql_write(&run_insert, &run);
 }
 
 /* What a token is worth against the lease as it stands. */
@@ -235,6 +490,8 @@ lease_close_run(const char *job_key, int64 token, const char *outcome, Jsonb *de
 {
 	SqlArgs		args = {0};
 
+	if (run_end(job_key, token, outcome, detail))
+		return;
 	sql_arg_text(&args, job_key);
 	sql_arg(&args, Int64GetDatum(token), false);
 	sql_arg_text(&args, outcome);
@@ -290,7 +547,6 @@ int
 lease_expire(const char *job_key)
 {
 	SqlScope	scope;
-	SqlArgs		args = {0};
 	Lease		lease;
 	int			effects = -1;
 
@@ -300,8 +556,7 @@ lease_expire(const char *job_key)
 	lease_read_in(&scope, job_key, &lease);
 	if (lease.owner != NULL && lease.until <= GetCurrentTimestamp())
 	{
-		sql_arg_text(&args, job_key);
-		(void) sql_write(&lease_free, &args);
+		lease_change(job_key, LEASE_OWNER, 0);
 		effects = lease_take_away(job_key, &lease, "abandoned", "expired", "ended by sweep");
 		stats_deed(STATS_JOB, job_key, COUNT_EXPIRED);
 		cluster_flush_commit();
@@ -328,8 +583,6 @@ TimestampTz
 lease_renew(const char *job_key, int64 token, Interval *lease_for)
 {
 	Lease		lease;
-	SqlScope	scope;
-	SqlArgs		args = {0};
 	TimestampTz until;
 
 	if (!lease_hold(job_key, token, &lease))
@@ -339,11 +592,7 @@ lease_renew(const char *job_key, int64 token, Interval *lease_for)
 	}
 	/* the clock is read after all waiting is over */
 	until = Max(lease_end(GetCurrentTimestamp(), lease_for ? lease_for : &lease.lease_for), lease.until);
-	sql_open(&scope);
-	sql_arg_text(&args, job_key);
-	sql_arg_time(&args, until);
-	(void) sql_write(&lease_extend, &args);
-	sql_close(&scope);
+	lease_change(job_key, LEASE_UNTIL, until);
 	stats_deed(STATS_JOB, job_key, COUNT_RENEWED);
 	return until;
 }
@@ -395,7 +644,6 @@ static void
 lease_end_run(const char *job_key, const Lease *lease, const char *outcome, Jsonb *detail)
 {
 	SqlScope	scope;
-	SqlArgs		args = {0};
 	Job			job;
 	bool		finished = strcmp(outcome, "finished") == 0;
 	bool		queues;
@@ -403,8 +651,7 @@ lease_end_run(const char *job_key, const Lease *lease, const char *outcome, Json
 	job_get_any(job_key, &job);
 	queues = job.registered && job.overlap == OVERLAP_QUEUE && job_lock(job_key);
 	sql_open(&scope);
-	sql_arg_text(&args, job_key);
-	(void) sql_write(&lease_free, &args);
+	lease_change(job_key, LEASE_OWNER, 0);
 	lease_close_run(job_key, lease->token, outcome, detail);
 	if (finished && lease->firing != NULL)
 		firing_finish(job_key, lease->firing, lease->token);
@@ -469,7 +716,6 @@ effect_revoke_lease(PG_FUNCTION_ARGS)
 	char	   *reason = arg_text(fcinfo, 1, "reason", EFFECT_MAX_REASON);
 	Lease		lease;
 	SqlScope	scope;
-	SqlArgs		args = {0};
 
 	begin_writing("effect.revoke_lease()");
 	(void) lease_lock(job_key, ExclusiveLock, true);
@@ -477,8 +723,7 @@ effect_revoke_lease(PG_FUNCTION_ARGS)
 	lease_read_in(&scope, job_key, &lease);
 	if (lease.owner != NULL)
 	{
-		sql_arg_text(&args, job_key);
-		(void) sql_write(&lease_free, &args);
+		lease_change(job_key, LEASE_OWNER, 0);
 		(void) lease_take_away(job_key, &lease, "revoked", "revoked", reason);
 		stats_deed(STATS_JOB, job_key, COUNT_REVOKED);
 		cluster_flush_commit();

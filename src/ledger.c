@@ -2,7 +2,8 @@
  * ledger.c
  *	  One effect as the ledger holds it: reading, writing and answering.
  *
- * Nothing lives here between calls.  A ledger row is protected by its row lock,
+ * Nothing lives here between calls (what is prepared for the table: direct.c).
+ * A ledger row is protected by its row lock,
  * a key that has no row yet by EFFECT_LOCK_KEY, held only from the look to the
  * insert, so that nobody ever waits in the middle of an INSERT.  Locks are
  * taken in the order job, ledger row, unknown, journal.
@@ -20,7 +21,7 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 
-#include "effect.h"
+#include "direct.h"
 
 /* What one takeover writes down at most; the reading rule covers the rest. */
 #define LEDGER_ABANDON_MAX "1000"
@@ -113,6 +114,41 @@ static SqlPlan ledger_abandon_run = {
 	4, {TEXTOID, INT8OID, TIMESTAMPTZOID, TEXTOID}
 };
 
+/* The columns of effect.ledger, in the order of LEDGER_* below. */
+enum
+{
+	LEDGER_KEY,
+	LEDGER_JOB_KEY,
+	LEDGER_RUN_ID,
+	LEDGER_TOKEN,
+	LEDGER_HIGHEST_TOKEN,
+	LEDGER_ATTEMPT,
+	LEDGER_STATE,
+	LEDGER_HELD,
+	LEDGER_ENDING,
+	LEDGER_REASON,
+	LEDGER_TERMS_SHOWN,
+	LEDGER_RESPONSE,
+	LEDGER_NONCE,
+	LEDGER_BUSY_UNTIL,
+	LEDGER_SUBMITTED_AT,
+	LEDGER_UPDATED_AT,
+	LEDGER_CREATED_AT,
+	LEDGER_ACTION,
+	LEDGER_TARGET,
+	LEDGER_INPUTS,
+	LEDGER_INPUTS_DIGEST,
+	LEDGER_COLUMNS
+};
+
+static const char *const ledger_names[LEDGER_COLUMNS] = {
+	"effect_key", "job_key", "run_id", "fencing_token", "highest_token", "attempt", "state", "held",
+	"ending", "reason", "terms_shown", "response", "nonce", "busy_until", "submitted_at",
+	"updated_at", "created_at", "action", "target", "inputs", "inputs_digest"
+};
+
+static DirectTable ledger_table = {"ledger", "ledger_pkey", 1, LEDGER_COLUMNS, ledger_names};
+
 /* The state of this label. */
 static EffectState
 ledger_state(const char *label)
@@ -121,6 +157,19 @@ ledger_state(const char *label)
 		if (strcmp(label, ledger_states[i]) == 0)
 			return (EffectState) i;
 	elog(ERROR, "unexpected effect state \"%s\"", label);
+	pg_unreachable();
+}
+
+/* The state of this value of the enum. */
+static EffectState
+ledger_state_of(Datum value)
+{
+	Oid			type = direct_type(&ledger_table, LEDGER_STATE);
+
+	for (int i = 0; i < lengthof(ledger_states); i++)
+		if (enum_datum(type, ledger_states[i]) == value)
+			return (EffectState) i;
+	elog(ERROR, "unexpected effect state %u", DatumGetObjectId(value));
 	pg_unreachable();
 }
 
@@ -157,9 +206,54 @@ ledger_from_columns(SqlScope *scope, Effect *effect)
 							   (ItemPointer) DatumGetPointer(tid));
 }
 
+static char *
+ledger_text(int column)
+{
+	return ledger_table.null[column] ? NULL : TextDatumGetCString(ledger_table.value[column]);
+}
+
+static int64
+ledger_int64(int column)
+{
+	return ledger_table.null[column] ? 0 : DatumGetInt64(ledger_table.value[column]);
+}
+
+/* The row that direct_find() found. */
+static void
+ledger_from_row(Effect *effect)
+{
+	Datum	   *value = ledger_table.value;
+
+	effect->action = ledger_text(LEDGER_ACTION);
+	effect->target = ledger_text(LEDGER_TARGET);
+	effect->job_key = ledger_text(LEDGER_JOB_KEY);
+	effect->run_id = ledger_text(LEDGER_RUN_ID);
+	effect->token = ledger_int64(LEDGER_TOKEN);
+	effect->highest_token = ledger_int64(LEDGER_HIGHEST_TOKEN);
+	effect->attempt = DatumGetInt32(value[LEDGER_ATTEMPT]);
+	effect->state = ledger_state_of(value[LEDGER_STATE]);
+	effect->held = DatumGetBool(value[LEDGER_HELD]);
+	effect->ending = ledger_text(LEDGER_ENDING);
+	effect->reason = ledger_text(LEDGER_REASON);
+	effect->terms_shown = ledger_text(LEDGER_TERMS_SHOWN);
+	if (!ledger_table.null[LEDGER_RESPONSE])
+		effect->response = DatumGetJsonbPCopy(value[LEDGER_RESPONSE]);
+	if (!ledger_table.null[LEDGER_NONCE])
+	{
+		effect->nonce = palloc(sizeof(pg_uuid_t));
+		*effect->nonce = *DatumGetUUIDP(value[LEDGER_NONCE]);
+	}
+	effect->busy_until = ledger_int64(LEDGER_BUSY_UNTIL);
+	effect->submitted_at = ledger_int64(LEDGER_SUBMITTED_AT);
+	effect->updated_at = ledger_int64(LEDGER_UPDATED_AT);
+	effect->created_at = ledger_int64(LEDGER_CREATED_AT);
+	effect->inputs_digest = ledger_text(LEDGER_INPUTS_DIGEST);
+	effect->ours = ledger_table.ours;
+}
+
 /* Who could still act on it, and until when? */
 static void
-ledger_find_holder(SqlScope *scope, Effect *effect)
+ledger_find_holder(Effect *effect)
 {
 	Lease		lease;
 
@@ -168,11 +262,11 @@ ledger_find_holder(SqlScope *scope, Effect *effect)
 	if (effect->job_key == NULL)
 	{
 		effect->alive = effect->busy_until > GetCurrentTimestamp() &&
-			effect->updated_at >= cluster_moved_at(scope);
+			effect->updated_at >= cluster_moved_at();
 		effect->holder_until = effect->busy_until;
 		return;
 	}
-	lease_read_in(scope, effect->job_key, &lease);
+	lease_read(effect->job_key, &lease);
 	effect->alive = lease_standing(&lease, effect->token) == TOKEN_CURRENT;
 	effect->holder = lease.owner;
 	effect->holder_until = lease.until;
@@ -191,20 +285,14 @@ ledger_state_label(const Effect *effect)
 	return ledger_states[ledger_reads_as(effect)];
 }
 
-/*
- * ledger_read
- *		Read an effect by its key, locking its row or not.  false: there is no
- *		such row or, with LOCK_SKIP, somebody has it locked.
- */
-bool
-ledger_read(const pg_uuid_t *key, EffectLock lock, Effect *effect)
+/* Read a row as a statement does, where its table is not plain. */
+static bool
+ledger_read_by_sql(const pg_uuid_t *key, EffectLock lock, Effect *effect)
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
 	uint64		rows;
 
-	memset(effect, 0, sizeof(*effect));
-	effect->key = *key;
 	sql_open(&scope);
 	sql_arg_uuid(&args, key);
 	if (lock == LOCK_NONE)
@@ -212,12 +300,45 @@ ledger_read(const pg_uuid_t *key, EffectLock lock, Effect *effect)
 	else
 		rows = sql_write(lock == LOCK_WAIT ? &ledger_lock : &ledger_lock_skip, &args);
 	if (rows > 0)
-	{
 		ledger_from_columns(&scope, effect);
-		ledger_find_holder(&scope, effect);
-	}
 	sql_close(&scope);
 	return rows > 0;
+}
+
+/*
+ * ledger_read_row
+ *		Read an effect by its key, locking its row or not, without asking who
+ *		holds it.  false: there is no such row or, with LOCK_SKIP, somebody has
+ *		it locked.
+ */
+bool
+ledger_read_row(const pg_uuid_t *key, EffectLock lock, Effect *effect)
+{
+	Datum		datum = UUIDPGetDatum(key);
+	bool		found;
+
+	memset(effect, 0, sizeof(*effect));
+	effect->key = *key;
+	if (!direct_begin(&ledger_table, lock == LOCK_NONE ? AccessShareLock : RowShareLock))
+		return ledger_read_by_sql(key, lock, effect);
+	found = direct_find(&ledger_table, &datum, lock);
+	if (found)
+		ledger_from_row(effect);
+	if (found && lock != LOCK_NONE)
+		effect->version = ledger_table.version; /* it stays there while it is locked */
+	direct_end(&ledger_table);
+	return found;
+}
+
+/* The same, and who could still act on it. */
+bool
+ledger_read(const pg_uuid_t *key, EffectLock lock, Effect *effect)
+{
+	bool		found = ledger_read_row(key, lock, effect);
+
+	if (found)
+		ledger_find_holder(effect);
+	return found;
 }
 
 /* Submitted, and nobody is left who could say how it went. */
@@ -249,6 +370,73 @@ ledger_args(SqlArgs *args, Effect *effect)
 	sql_arg_time(args, effect->updated_at);
 }
 
+static void
+ledger_set_text(int column, const char *value)
+{
+	direct_set(&ledger_table, column, value ? CStringGetTextDatum(value) : (Datum) 0, value == NULL);
+}
+
+static void
+ledger_set_time(int column, TimestampTz value)
+{
+	direct_set(&ledger_table, column, TimestampTzGetDatum(value), value == 0);
+}
+
+/* The columns that INSERT and UPDATE have in common, as ledger_args(). */
+static void
+ledger_set_row(Effect *effect)
+{
+	ledger_set_text(LEDGER_JOB_KEY, effect->job_key);
+	ledger_set_text(LEDGER_RUN_ID, effect->run_id);
+	direct_set(&ledger_table, LEDGER_TOKEN, Int64GetDatum(effect->token), false);
+	direct_set(&ledger_table, LEDGER_HIGHEST_TOKEN, Int64GetDatum(effect->highest_token),
+			   effect->highest_token == 0);
+	direct_set(&ledger_table, LEDGER_ATTEMPT, Int32GetDatum(effect->attempt), false);
+	direct_set(&ledger_table, LEDGER_STATE,
+			   enum_datum(direct_type(&ledger_table, LEDGER_STATE), ledger_states[effect->state]), false);
+	direct_set(&ledger_table, LEDGER_HELD, BoolGetDatum(effect->held), false);
+	ledger_set_text(LEDGER_ENDING, effect->ending);
+	ledger_set_text(LEDGER_REASON, effect->reason);
+	ledger_set_text(LEDGER_TERMS_SHOWN, effect->terms_shown);
+	direct_set(&ledger_table, LEDGER_RESPONSE, JsonbPGetDatum(effect->response), effect->response == NULL);
+	direct_set(&ledger_table, LEDGER_NONCE, UUIDPGetDatum(effect->nonce), effect->nonce == NULL);
+	ledger_set_time(LEDGER_BUSY_UNTIL, effect->busy_until);
+	ledger_set_time(LEDGER_SUBMITTED_AT, effect->submitted_at);
+	ledger_set_time(LEDGER_UPDATED_AT, effect->updated_at);
+}
+
+/* Insert a row; the caller knows that its key is free. */
+static SqlProbe
+ledger_insert_new(Effect *effect)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	uint64		rows;
+
+	if (direct_begin(&ledger_table, RowExclusiveLock))
+	{
+		ledger_set_row(effect);
+		direct_set(&ledger_table, LEDGER_KEY, UUIDPGetDatum(&effect->key), false);
+		ledger_set_time(LEDGER_CREATED_AT, effect->updated_at);
+		ledger_set_text(LEDGER_ACTION, effect->action);
+		ledger_set_text(LEDGER_TARGET, effect->target);
+		direct_set(&ledger_table, LEDGER_INPUTS, JsonbPGetDatum(effect->inputs), effect->inputs == NULL);
+		ledger_set_text(LEDGER_INPUTS_DIGEST, effect->inputs_digest);
+		direct_insert(&ledger_table);
+		direct_end(&ledger_table);
+		return PROBE_ABSENT;
+	}
+	sql_open(&scope);
+	ledger_args(&args, effect);
+	sql_arg_text(&args, effect->action);
+	sql_arg_text(&args, effect->target);
+	sql_arg_jsonb(&args, effect->inputs);
+	sql_arg_text(&args, effect->inputs_digest);
+	rows = sql_write(&ledger_insert_row, &args);
+	sql_close(&scope);
+	return rows == 0 ? PROBE_PRESENT : PROBE_ABSENT;
+}
+
 /*
  * ledger_insert
  *		Insert a new effect unless there is one, or someone is inserting one
@@ -268,20 +456,9 @@ ledger_insert(Effect *effect)
 	found = sql_probe_key(&effect->key, false);
 	if (found == PROBE_ABSENT)
 	{
-		SqlScope	scope;
-		SqlArgs		args = {0};
-
 		/* one reading of the clock: nothing is submitted before it is created */
 		effect->updated_at = effect->submitted_at ? effect->submitted_at : GetCurrentTimestamp();
-		sql_open(&scope);
-		ledger_args(&args, effect);
-		sql_arg_text(&args, effect->action);
-		sql_arg_text(&args, effect->target);
-		sql_arg_jsonb(&args, effect->inputs);
-		sql_arg_text(&args, effect->inputs_digest);
-		if (sql_write(&ledger_insert_row, &args) == 0)
-			found = PROBE_PRESENT;
-		sql_close(&scope);
+		found = ledger_insert_new(effect);
 	}
 	unlock_advisory(EFFECT_LOCK_KEY, hash, ExclusiveLock);
 	return found;
@@ -318,8 +495,21 @@ ledger_write(Effect *effect)
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
+	Datum		key = UUIDPGetDatum(&effect->key);
 
 	effect->updated_at = GetCurrentTimestamp();
+	if (direct_begin(&ledger_table, RowExclusiveLock))
+	{
+		if (direct_find_version(&ledger_table, &key, &effect->version) ||
+			direct_find(&ledger_table, &key, LOCK_CHANGE))
+		{
+			ledger_set_row(effect);
+			direct_update(&ledger_table);
+		}
+		ItemPointerSetInvalid(&effect->version);
+		direct_end(&ledger_table);
+		return;
+	}
 	sql_open(&scope);
 	ledger_args(&args, effect);
 	(void) sql_write(&ledger_update_row, &args);
@@ -531,13 +721,10 @@ ledger_columns(TupleDesc desc, const Effect *effect, EffectVerdict verdict, cons
 Datum
 ledger_answer(FunctionCallInfo fcinfo, const Effect *effect, EffectVerdict verdict, const char *detail)
 {
-	TupleDesc	desc;
+	TupleDesc	desc = call_result_type(fcinfo);
 	Datum		values[7];
 	bool		nulls[7] = {false};
 
-	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	desc = BlessTupleDesc(desc);
 	ledger_columns(desc, effect, verdict, detail, values, nulls);
 	return HeapTupleGetDatum(heap_form_tuple(desc, values, nulls));
 }

@@ -161,7 +161,7 @@ outcome_complete(const pg_uuid_t *key, int64 token, Jsonb *response, Effect *eff
 	bool		job_locked = false;
 
 	*detail = NULL;
-	if (!ledger_read(key, LOCK_NONE, effect))
+	if (!ledger_read_row(key, LOCK_NONE, effect))
 		ledger_missing(key);
 	if (effect->state == STATE_DONE && strcmp(effect->ending, "completed") == 0 &&
 		effect->token == token)

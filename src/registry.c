@@ -5,21 +5,188 @@
  * A registration is one row: settings that a partial update keeps, the role
  * that made it (changing it needs membership), and a list of roles that may use
  * it.  Each room describes its settings in a Registry; this file reads, merges
- * and checks them.  Rows are protected by their row locks; nothing lives here
- * between calls.
+ * and checks them.  Rows are protected by their row locks.
+ *
+ * A backend remembers the rows it has read, and which keys have none, in a
+ * memory context a registry; at a thousand it begins anew.  Only committed rows
+ * of others are remembered: once a transaction has written a registry it reads
+ * the table until it ends, whatever its savepoints come to.  A trigger on the
+ * table (ALWAYS, so that applied changes count too) tells every backend through
+ * the relation cache to forget; the messages are accepted before each use, so a
+ * change counts from its commit on.  A message that comes between a look at the
+ * table and the remembering of it is seen by registry_changes having moved.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
 
 #include "registry.h"
 
-/* The latest row, in the caller's memory; locked where it is to be changed. */
-void
-registry_read(Registry *registry, const char *key, bool lock, Registration *row)
+PG_FUNCTION_INFO_V1(effect_registry_changed);
+
+/* What a backend remembers of one registry at most */
+#define REGISTRY_MAX_ROWS	1000
+
+typedef struct RegistryEntry
+{
+	char		key[EFFECT_MAX_KEY + 1];	/* first: the hash key */
+	Registration row;
+} RegistryEntry;
+
+static Registry *registries = NULL; /* those that remember something */
+static bool registry_listens = false;	/* callbacks registered */
+static bool registry_written = false;	/* by this transaction */
+static uint64 registry_changes = 0; /* how often we were told to forget */
+
+/* Somebody has changed a registry.  Nothing is freed here: a copy may be under way. */
+static void
+registry_forget(Oid relid)
+{
+	for (Registry *registry = registries; registry != NULL; registry = registry->next)
+		if (relid == InvalidOid || relid == registry->table)
+			registry->known = false;
+	registry_changes++;
+}
+
+/* What this transaction wrote is everybody's by now, or nobody's. */
+static void
+registry_xact_callback(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		registry_written = false;
+}
+
+static void
+registry_listen(void)
+{
+	if (registry_listens)
+		return;
+	sql_tell_of_changes(registry_forget);
+	RegisterXactCallback(registry_xact_callback, NULL);
+	registry_listens = true;
+}
+
+/*
+ * effect.registry_changed() -> trigger
+ *		On effect.job and effect.action, for each row and for TRUNCATE: from its
+ *		commit on the change counts in every backend, in ours from now on.
+ */
+Datum
+effect_registry_changed(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				 errmsg("effect.registry_changed() can only be called as a trigger")));
+	registry_listen();
+	registry_written = true;
+	CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
+	return PointerGetDatum(NULL);
+}
+
+/* One setting, copied into the current memory context. */
+static Datum
+registry_copy_value(SettingKind kind, Datum value)
+{
+	switch (kind)
+	{
+		case SETTING_INTERVAL:
+			return datumCopy(value, false, sizeof(Interval));
+		case SETTING_TIME:
+			return datumCopy(value, FLOAT8PASSBYVAL, sizeof(TimestampTz));
+		case SETTING_PLAIN:
+			return value;
+		case SETTING_TEXTS:
+		case SETTING_ROLES:
+		case SETTING_ENUM:
+		case SETTING_TEXT:
+			break;
+	}
+	return datumCopy(value, false, -1);
+}
+
+static void
+registry_copy(const Registry *registry, const Registration *from, Registration *to)
+{
+	*to = *from;
+	if (!from->exists)
+		return;
+	to->registered_by = pstrdup(from->registered_by);
+	for (int i = 0; i < registry->n; i++)
+		if (!from->null[i])
+			to->value[i] = registry_copy_value(registry->settings[i].kind, from->value[i]);
+}
+
+/* Begin to remember, or begin anew. */
+static void
+registry_start(Registry *registry)
+{
+	HASHCTL		info = {.keysize = EFFECT_MAX_KEY + 1, .entrysize = sizeof(RegistryEntry)};
+
+	if (registry->context == NULL)
+	{
+		registry->context = AllocSetContextCreate(TopMemoryContext, "effect registry",
+												  ALLOCSET_SMALL_SIZES);
+		registry->next = registries;
+		registries = registry;
+	}
+	registry->rows = NULL;
+	MemoryContextReset(registry->context);
+	info.hcxt = registry->context;
+	registry->rows = hash_create("effect registry", 64, &info, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	registry->table = sql_relation(registry->noun);
+	registry->known = true;
+}
+
+/* What is remembered of a key, in the caller's memory; false: nothing. */
+static bool
+registry_recall(Registry *registry, const char *key, Registration *row)
+{
+	RegistryEntry *entry;
+
+	registry_listen();
+	AcceptInvalidationMessages();
+	if (registry_written)
+		return false;
+	if (!registry->known || registry->rows == NULL ||
+		hash_get_num_entries(registry->rows) >= REGISTRY_MAX_ROWS)
+		registry_start(registry);
+	entry = hash_search(registry->rows, key, HASH_FIND, NULL);
+	if (entry == NULL)
+		return false;
+	registry_copy(registry, &entry->row, row);
+	return true;
+}
+
+/* Remember what the table says, unless that may have changed since the look. */
+static void
+registry_remember(Registry *registry, const char *key, const Registration *row, uint64 seen)
+{
+	MemoryContext caller;
+	Registration copy;
+	RegistryEntry *entry;
+
+	if (registry_written || !registry->known || registry_changes != seen)
+		return;
+	caller = MemoryContextSwitchTo(registry->context);
+	registry_copy(registry, row, &copy);
+	entry = hash_search(registry->rows, key, HASH_ENTER, NULL);
+	entry->row = copy;
+	MemoryContextSwitchTo(caller);
+}
+
+/* The row as the table has it, in the caller's memory. */
+static void
+registry_look(Registry *registry, const char *key, bool lock, Registration *row)
 {
 	SqlScope	scope;
 	SqlArgs		args = {0};
@@ -33,6 +200,24 @@ registry_read(Registry *registry, const char *key, bool lock, Registration *row)
 	if (row->exists)
 		row->registered_by = sql_column_text(&scope, registry->n + 1);
 	sql_close(&scope);
+}
+
+/*
+ * registry_read
+ *		The latest row, in the caller's memory.  With "lock", for someone who
+ *		will change it: from the table, locked.
+ */
+void
+registry_read(Registry *registry, const char *key, bool lock, Registration *row)
+{
+	uint64		seen;
+
+	if (!lock && registry_recall(registry, key, row))
+		return;
+	seen = registry_changes;
+	registry_look(registry, key, lock, row);
+	if (!lock)
+		registry_remember(registry, key, row, seen);
 }
 
 /* A setting as microseconds, months taken as 30 days; 0: not set. */
@@ -156,6 +341,7 @@ registry_take(FunctionCallInfo fcinfo, int argument, const Setting *setting, Dat
 		case SETTING_TEXT:
 			*value = PointerGetDatum(PG_DETOAST_DATUM(*value));
 			return VARSIZE_ANY_EXHDR(DatumGetPointer(*value)) == 0;
+		case SETTING_TIME:
 		case SETTING_PLAIN:
 			return false;
 	}

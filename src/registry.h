@@ -6,6 +6,7 @@
 #define EFFECT_REGISTRY_H
 
 #include "effect.h"
+#include "utils/hsearch.h"
 
 #define REGISTRY_MAX 16
 
@@ -16,7 +17,8 @@ typedef enum SettingKind
 	SETTING_ROLES,				/* name[] */
 	SETTING_ENUM,				/* kept as text on the way */
 	SETTING_TEXT,
-	SETTING_PLAIN				/* as it is */
+	SETTING_TIME,
+	SETTING_PLAIN				/* as it is, passed by value */
 } SettingKind;
 
 typedef struct Setting
@@ -25,7 +27,7 @@ typedef struct Setting
 	SettingKind kind;
 } Setting;
 
-/* A kind of registration; settings are the arguments after the key, in order */
+/* A kind of registration, kept in the table of its noun; settings are the arguments after the key, in order */
 typedef struct Registry
 {
 	const char *noun;			/* job, action */
@@ -34,6 +36,12 @@ typedef struct Registry
 	SqlPlan		select;			/* the settings, then registered_by */
 	SqlPlan		lock;
 	SqlPlan		upsert;			/* key, settings, role, now */
+	/* the rest belongs to registry.c */
+	Oid			table;			/* what the backend remembers is of this one */
+	bool		known;			/* false: forget it all before the next use */
+	MemoryContext context;
+	HTAB	   *rows;
+	struct Registry *next;
 } Registry;
 
 typedef struct Registration

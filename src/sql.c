@@ -34,6 +34,7 @@
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/plancache.h"
@@ -45,12 +46,76 @@
 #include "effect.h"
 
 /*
- * sql_relation
- *		The OID of one of effect's own relations.  Looked up by name each time:
- *		the extension may have been dropped and made again in this session.
+ * The relations of ours that are asked for at every call, and their owner.  The
+ * extension may be dropped and made again in this session, an index replaced, a
+ * table given to another role: any change of one of them, or of a schema's name,
+ * makes us look again.
  */
-Oid
-sql_relation(const char *name)
+typedef struct SqlRelation
+{
+	const char *name;
+	Oid			relid;			/* InvalidOid: look */
+} SqlRelation;
+
+static SqlRelation sql_relations[] = {
+	{"lease"}, {"lease_pkey"}, {"ledger"}, {"ledger_pkey"}, {"run"}, {"run_pkey"}, {"cluster"},
+	{"cluster_pkey"}, {"checkpoint"}, {"checkpoint_pkey"}, {"firing"}, {"firing_pkey"}
+};
+static Oid	sql_owner_known = InvalidOid;
+
+/* Rooms that remember something of a relation, to be told that it has changed */
+#define SQL_MAX_LISTENERS	8
+
+static SqlForget sql_listeners[SQL_MAX_LISTENERS];
+static int	sql_nlisteners = 0;
+
+/*
+ * The one relation cache callback of this library: a backend has ten slots for
+ * all that it loads, and whoever finds none left dies.
+ */
+static void
+sql_forget_relation(Datum arg, Oid relid)
+{
+	for (int i = 0; i < lengthof(sql_relations); i++)
+		if (relid == InvalidOid || relid == sql_relations[i].relid)
+		{
+			sql_relations[i].relid = InvalidOid;
+			sql_owner_known = InvalidOid;
+		}
+	for (int i = 0; i < sql_nlisteners; i++)
+		sql_listeners[i] (relid);
+}
+
+static void
+sql_forget_schema(Datum arg, int cache, uint32 hash)
+{
+	sql_forget_relation(arg, InvalidOid);
+}
+
+static void
+sql_listen(void)
+{
+	static bool listens = false;
+
+	if (listens)
+		return;
+	CacheRegisterRelcacheCallback(sql_forget_relation, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, sql_forget_schema, (Datum) 0);
+	listens = true;
+}
+
+/* From now on this room is told of every relation that changes (0: any may have). */
+void
+sql_tell_of_changes(SqlForget forget)
+{
+	sql_listen();
+	Assert(sql_nlisteners < SQL_MAX_LISTENERS);
+	sql_listeners[sql_nlisteners++] = forget;
+}
+
+/* As the catalogs have it now. */
+static Oid
+sql_look_up(const char *name)
 {
 	Oid			schema = get_namespace_oid("effect", true);
 	Oid			relid = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
@@ -63,6 +128,24 @@ sql_relation(const char *name)
 	return relid;
 }
 
+/*
+ * sql_relation
+ *		The OID of one of effect's own relations.
+ */
+Oid
+sql_relation(const char *name)
+{
+	sql_listen();
+	for (int i = 0; i < lengthof(sql_relations); i++)
+		if (strcmp(sql_relations[i].name, name) == 0)
+		{
+			if (!OidIsValid(sql_relations[i].relid))
+				sql_relations[i].relid = sql_look_up(name);
+			return sql_relations[i].relid;
+		}
+	return sql_look_up(name);
+}
+
 /* The OID of one of effect's own functions that has one signature. */
 Oid
 sql_function(const char *name)
@@ -71,16 +154,21 @@ sql_function(const char *name)
 }
 
 /* The role that owns the tables, whoever installed them. */
-static Oid
+Oid
 sql_owner(void)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(sql_relation("lease")));
+	Oid			relid = sql_relation("lease");
+	HeapTuple	tuple;
 	Oid			owner;
 
+	if (OidIsValid(sql_owner_known))
+		return sql_owner_known;
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for effect.lease");
 	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
 	ReleaseSysCache(tuple);
+	sql_owner_known = owner;
 	return owner;
 }
 

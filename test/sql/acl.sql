@@ -108,7 +108,7 @@ SELECT bag_eq($$SELECT pg_temp.relations('effect_acl_approver')$$, $$VALUES ('se
 -- Every function is in some set, or the owner's alone.
 SELECT bag_eq($$SELECT name FROM call WHERE name NOT IN (SELECT call FROM may)$$,
 	$$VALUES ('effect.grant_worker(name)'), ('effect.grant_operator(name)'), ('effect.grant_monitor(name)'), ('effect.grant_approver(name)'), ('effect.guard_approval()'), ('effect.guard_firing()'), ('effect.guard_checkpoint()'),
-			 ('effect.guard_keep()'), ('effect.guard_lease()'), ('effect.guard_run()'), ('effect.guard_ledger()'), ('effect.guard_unknown()'), ('effect.guard_cluster()')$$,
+			 ('effect.guard_keep()'), ('effect.guard_lease()'), ('effect.guard_run()'), ('effect.guard_ledger()'), ('effect.guard_unknown()'), ('effect.guard_cluster()'), ('effect.registry_changed()')$$,
 	'only grants and guards are in no set');
 SELECT is_empty($$SELECT p.oid::regprocedure FROM pg_proc p, aclexplode(p.proacl) a WHERE p.pronamespace = 'effect'::regnamespace AND a.is_grantable$$, 'nothing is passed on');
 

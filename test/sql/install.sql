@@ -99,7 +99,7 @@ SELECT bag_eq(
 		('effect.once(text,text,jsonb)'),
 		('effect.once(text,text[])'),
 		('effect.quarantine(text)'),
-		('effect.refuse_approval(uuid,text,text)'),
+		('effect.refuse_approval(uuid,text,text)'), ('effect.registry_changed()'),
 		('effect.release_lease(text,bigint,effect.run_outcome,jsonb)'),
 		('effect.renew_lease(text,bigint,interval)'),
 		('effect.reopen_effect(uuid,text)'),
