@@ -110,12 +110,18 @@ attempt_args(FunctionCallInfo fcinfo, Attempt *attempt, pg_uuid_t *key)
 	action_key(&attempt->action, attempt->target, attempt->inputs, attempt->digest, key);
 }
 
-/* Is the caller's token worth anything?  LE003 if it never was. */
+/*
+ * Is the caller's token worth anything?  LE003 if it never was.  Asked once, and
+ * only for an effect that has not ended: a duplicate costs one index probe.
+ */
 static void
 attempt_check_run(Attempt *attempt)
 {
 	Lease		lease;
 
+	if (attempt->checked)
+		return;
+	attempt->checked = true;
 	attempt->fenced = attempt->job_key != NULL &&
 		!lease_accepts(attempt->job_key, attempt->token, &lease);
 	attempt->quarantined = cluster_quarantined();
@@ -367,14 +373,22 @@ attempt_touch(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char
  *		written and no transaction id assigned for it.
  */
 static EffectVerdict
-attempt_make(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char **detail)
+attempt_make(const pg_uuid_t *key, Attempt *attempt, Effect *effect, char **detail)
 {
 	EffectVerdict verdict;
 
+	if (attempt->new_likely && !attempt->fenced && !attempt->quarantined &&
+		attempt_insert(key, attempt, effect, &verdict, detail))
+		return verdict;
 	for (int i = 0; i < ATTEMPT_MAX_TRIES; i++)
 	{
+		bool		found;
+
 		CHECK_FOR_INTERRUPTS();
-		if (!ledger_read(key, LOCK_NONE, effect))
+		found = ledger_read(key, LOCK_NONE, effect);
+		if (!found || effect->state != STATE_DONE)
+			attempt_check_run(attempt);
+		if (!found)
 		{
 			if (attempt_insert(key, attempt, effect, &verdict, detail))
 				return verdict;
@@ -397,7 +411,7 @@ attempt_make(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char 
 
 /* Make the attempt, count what it was told, and note a run that came back. */
 static EffectVerdict
-attempt_run(const pg_uuid_t *key, const Attempt *attempt, Effect *effect, char **detail)
+attempt_run(const pg_uuid_t *key, Attempt *attempt, Effect *effect, char **detail)
 {
 	EffectVerdict verdict = attempt_make(key, attempt, effect, detail);
 
@@ -422,7 +436,6 @@ attempt_call(FunctionCallInfo fcinfo, bool submit, const char *function)
 
 	attempt_args(fcinfo, &attempt, &key);
 	begin_writing(function);
-	attempt_check_run(&attempt);
 	verdict = attempt_run(&key, &attempt, &effect, &detail);
 	return ledger_answer(fcinfo, &effect, verdict, detail);
 }
@@ -501,7 +514,6 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	attempt.run_id = arg_text_or_null(fcinfo, 5, "run_id", EFFECT_MAX_LABEL);
 	begin_writing("effect.begin_effects()");
 	InitMaterializedSRF(fcinfo, 0);
-	attempt_check_run(&attempt);
 	element = AllocSetContextCreate(CurrentMemoryContext, "effect batch element", ALLOCSET_DEFAULT_SIZES);
 	caller = MemoryContextSwitchTo(element);
 	for (int i = 0; i < n; i++)
@@ -516,6 +528,8 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 		action_key(&attempt.action, attempt.target, attempt.inputs, attempt.digest, &key);
 		verdict = attempt_run(&key, &attempt, &effect, &detail);
 		ledger_answer_row(fcinfo, &effect, verdict, detail, targets[i]);
+		attempt.new_likely = effect.attempt == 1 &&
+			(verdict == VERDICT_GO || verdict == VERDICT_GO_AFTER_COMMIT);
 		MemoryContextReset(element);
 	}
 	MemoryContextSwitchTo(caller);

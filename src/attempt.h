@@ -21,6 +21,8 @@ typedef struct Attempt
 	pg_uuid_t  *nonce;
 	bool		submit;			/* begin, not claim */
 	bool		same;			/* what this attempt has claimed is submitted */
+	bool		new_likely;		/* of a batch: the one before was new */
+	bool		checked;		/* the next two are known */
 	bool		fenced;			/* its token is superseded */
 	bool		quarantined;	/* nothing is sent from here */
 } Attempt;

@@ -42,6 +42,7 @@
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
@@ -65,6 +66,7 @@ struct DirectState
 	TupleDesc	desc;			/* a copy of our own */
 	TupleTableSlot *row;		/* as found */
 	TupleTableSlot *next;		/* as written */
+	ItemPointerData last;		/* where a row was found or written last; a hint */
 	ScanKeyData keys[DIRECT_MAX_KEYS];
 	EState	   *estate;
 	ResultRelInfo *target;
@@ -335,21 +337,62 @@ direct_end(DirectTable *table)
 	state->rel = NULL;
 }
 
+/* Does the row in state->row have this key? */
+static bool
+direct_has_key(DirectTable *table, const Datum *key)
+{
+	DirectState *state = table->state;
+
+	for (int i = 0; i < table->nkeys; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(state->desc, state->attnum[i] - 1);
+		bool		isnull;
+		Datum		value = slot_getattr(state->row, state->attnum[i], &isnull);
+
+		if (isnull || !datum_image_eq(value, key[i], att->attbyval, att->attlen))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Look where the row found or written last stood: a session mostly comes back to
+ * it.  A key has one visible version at most, so if this one is visible and has
+ * the key, it is the one that the index would lead to.  Not where SSI wants to
+ * know which part of the index was read.
+ */
+static bool
+direct_look_again(DirectTable *table, const Datum *key, Snapshot snapshot)
+{
+	DirectState *state = table->state;
+
+	return ItemPointerIsValid(&state->last) && !IsolationIsSerializable() &&
+		ItemPointerGetBlockNumber(&state->last) < RelationGetNumberOfBlocks(state->rel) &&
+		table_tuple_fetch_row_version(state->rel, &state->last, snapshot, state->row) &&
+		direct_has_key(table, key);
+}
+
 /* The row version that a snapshot sees under a key, into state->row. */
 static bool
 direct_scan(DirectTable *table, const Datum *key, Snapshot snapshot)
 {
 	DirectState *state = table->state;
-	Relation	index = index_open(state->pkey, AccessShareLock);
-	IndexScanDesc scan = compat_index_beginscan(state->rel, index, snapshot, table->nkeys);
+	Relation	index;
+	IndexScanDesc scan;
 	bool		found;
 
+	if (direct_look_again(table, key, snapshot))
+		return true;
+	index = index_open(state->pkey, AccessShareLock);
+	scan = compat_index_beginscan(state->rel, index, snapshot, table->nkeys);
 	for (int i = 0; i < table->nkeys; i++)
 		state->keys[i].sk_argument = key[i];
 	index_rescan(scan, state->keys, table->nkeys, NULL, 0);
 	found = index_getnext_slot(scan, ForwardScanDirection, state->row);
 	index_endscan(scan);
 	index_close(index, NoLock);
+	if (found)
+		state->last = state->row->tts_tid;
 	return found;
 }
 
@@ -445,20 +488,6 @@ direct_find(DirectTable *table, const Datum *key, EffectLock lock)
 	if (found)
 		direct_load(table);
 	return found;
-}
-
-/* Does the row found have this key? */
-static bool
-direct_has_key(DirectTable *table, const Datum *key)
-{
-	for (int i = 0; i < table->nkeys; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(table->state->desc, table->state->attnum[i] - 1);
-
-		if (table->null[i] || !datum_image_eq(table->value[i], key[i], att->attbyval, att->attlen))
-			return false;
-	}
-	return true;
 }
 
 /*
@@ -583,6 +612,7 @@ direct_write(DirectTable *table, bool update)
 		ExecSimpleRelationInsert(state->target, state->estate, state->next);
 	MemoryContextSwitchTo(caller);
 	direct_close_indexes(state);
+	state->last = state->next->tts_tid;
 	ExecClearTuple(state->next);
 	ExecClearTuple(state->target->ri_TrigOldSlot);
 	ExecClearTuple(state->target->ri_TrigNewSlot);
