@@ -8,8 +8,8 @@ EXTENSION    = effect
 EXTVERSION   = $(shell sed -n "s/^default_version *= *'\(.*\)'/\1/p" effect.control)
 
 MODULE_big   = effect
-OBJS         = $(patsubst %,src/%.o,effect sql direct args key facts canonical journal cluster lease claim firing job checkpoint run_job fence \
-                 fenced_table ledger registry action approval attempt submit outcome inside resolve resolver sweep retention stats guard acl)
+OBJS         = $(patsubst %,src/%.o,effect sql direct args key facts canonical journal cluster lease run claim firing job checkpoint run_job fence \
+                 fenced_table ledger registry action approval attempt submit explain outcome inside resolve resolver sweep retention stats guard acl)
 
 # The install script is these pieces in this order, one a room.
 PIECES       = sql/00-effect.sql sql/05-journal.sql sql/07-cluster.sql sql/10-key.sql \

@@ -1,6 +1,6 @@
 /*
  * attempt.c
- *	  Taking an effect: claim, begin, and what would happen (explain).
+ *	  Taking an effect: claim and begin.
  *
  * Only submit and begin say "go", and only when the record is committed as the
  * statement returns; in a transaction that stays open they say so.  None of
@@ -12,7 +12,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "nodes/params.h"
@@ -25,7 +24,6 @@
 PG_FUNCTION_INFO_V1(effect_claim_effect);
 PG_FUNCTION_INFO_V1(effect_begin_effect);
 PG_FUNCTION_INFO_V1(effect_begin_effects);
-PG_FUNCTION_INFO_V1(effect_explain_effect);
 
 /* A row that appears and vanishes under us more often than this is busy. */
 #define ATTEMPT_MAX_TRIES	10
@@ -138,7 +136,7 @@ attempt_same_job(const Effect *effect, const char *job_key)
  * one only an attempt made in this very transaction is known to be the same
  * caller's: two equal lines of one batch are one effect.
  */
-static bool
+bool
 attempt_is_askers(const Effect *effect, const char *job_key, int64 token)
 {
 	if (effect->job_key != NULL)
@@ -198,7 +196,7 @@ attempt_is_replay(const Effect *effect, const Attempt *attempt)
  *		verdicts: mismatch, done, closed, quarantined, fenced, unknown, busy.
  *		VERDICT_RESERVED: it may be taken.
  */
-static EffectVerdict
+EffectVerdict
 attempt_judge(const Effect *effect, const Attempt *attempt, char **detail)
 {
 	*detail = NULL;
@@ -535,205 +533,4 @@ effect_begin_effects(PG_FUNCTION_ARGS)
 	MemoryContextSwitchTo(caller);
 	MemoryContextDelete(element);
 	return (Datum) 0;
-}
-
-/* Those that would count at a submit now (approval_spend), without a lock. */
-static SqlPlan attempt_approvals = {
-	"SELECT pg_catalog.count(*)::pg_catalog.int4 FROM effect.approval"
-	" WHERE effect_key OPERATOR(pg_catalog.=) $1 AND revoked_at IS NULL"
-	" AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)"
-	" AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)"
-	" AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4)",
-	4, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID}
-};
-
-static SqlPlan attempt_quarantine_reason = {
-	"SELECT quarantine_reason FROM effect.cluster WHERE quarantined_since IS NOT NULL", 0
-};
-
-/* What stands between a claim and its submit; empty: no approval is needed. */
-static char *
-attempt_explain_approvals(const Effect *effect, const Action *action)
-{
-	SqlScope	scope;
-	SqlArgs		args = {0};
-	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz deadline = action->approve_within > 0 && effect->created_at != 0
-		? effect->created_at + action->approve_within : 0;
-	int			given;
-
-	if (action->approvals == 0)
-		return "";
-	sql_open(&scope);
-	sql_arg_uuid(&args, &effect->key);
-	sql_arg_time(&args, now);
-	sql_arg_text(&args, effect->terms_shown);
-	sql_arg_time(&args, deadline);
-	(void) sql_read(&attempt_approvals, &args);
-	given = sql_column_int(1);
-	sql_close(&scope);
-	if (given >= action->approvals)
-		return psprintf("; it has the %d approval(s) that its submit needs", action->approvals);
-	if (deadline != 0 && now > deadline)
-		return psprintf("; it was not approved by %s; whoever submits it is told closed",
-						timestamptz_to_str(deadline));
-	return psprintf("; it lacks %d of %d approval(s): its submit is told unapproved until they are given",
-					action->approvals - given, action->approvals);
-}
-
-/* How it ended, and when. */
-static char *
-attempt_explain_done(const Effect *effect)
-{
-	char	   *ended = pstrdup(timestamptz_to_str(effect->updated_at));
-	const char *told = effect->response ? "whoever asks is given its response" : "no response is recorded";
-
-	if (strcmp(effect->ending, "closed") == 0)
-		return psprintf("closed at %s, without being done: %s", ended, effect->reason);
-	if (strcmp(effect->ending, "applied") == 0)
-		return psprintf("done in this database at %s; %s", ended, told);
-	if (strcmp(effect->ending, "resolved") == 0)
-		return psprintf("attempt %d was found at %s to have happened; %s", effect->attempt, ended, told);
-	return psprintf("attempt %d was completed at %s; %s", effect->attempt, ended, told);
-}
-
-/* What becomes of an unknown effect, by the policy of its action. */
-static char *
-attempt_explain_unknown(const Effect *effect, const Action *action)
-{
-	char	   *what = "it was reopened and may have happened";
-
-	if (effect->submitted_at != 0)
-		what = psprintf("attempt %d was submitted at %s and may have happened", effect->attempt,
-						timestamptz_to_str(effect->submitted_at));
-	if (action->on_unknown == POLICY_DROP)
-		return psprintf("%s; its action drops what is unknown: it is not sent again, and nobody is asked to look",
-						what);
-	if (action->resolver != NULL)
-		return psprintf("%s; sweep asks %s, or look at the far side yourself and call effect.resolve_unknown()",
-						what, action->resolver);
-	return psprintf("%s; it is not sent again until someone has looked at the far side and called "
-					"effect.resolve_unknown()", what);
-}
-
-/* Who has it, and what happens after that. */
-static char *
-attempt_explain_busy(const Effect *effect, const Action *action)
-{
-	char	   *who = attempt_busy_detail(effect, NULL, 0);
-
-	if (attempt_is_askers(effect, NULL, 0))
-		return who;
-	if (effect->state == STATE_SUBMITTED)
-		return psprintf("submitted at %s; %s; if that ends without an answer it is unknown",
-						timestamptz_to_str(effect->submitted_at), who);
-	return psprintf("claimed: %s; once that is over the next attempt may be made%s", who,
-					attempt_explain_approvals(effect, action));
-}
-
-/* Why the next attempt may be made. */
-static char *
-attempt_explain_free(const Effect *effect, const Action *action)
-{
-	const char *why = "its time was up";
-
-	if (ledger_is_unknown(effect))
-		why = action->on_unknown == POLICY_RESEND ? "on_unknown is resend"
-			: psprintf("its far side knows the key until %s",
-					   timestamptz_to_str(effect->created_at + action->dedupes_for));
-	else if (!effect->held)
-		why = effect->submitted_at != 0 ? "its last attempt did not happen"
-			: "it was given back";
-	else if (effect->job_key != NULL)
-		why = "its run is over";
-	return psprintf("%s (%s): attempt %d may be made%s",
-					ledger_is_unknown(effect) ? "unknown, and its action lets it be sent again"
-					: "claimed, but held by nobody",
-					why, effect->attempt + 1, attempt_explain_approvals(effect, action));
-}
-
-static char *
-attempt_explain_quarantined(void)
-{
-	SqlScope	scope;
-	SqlArgs		none = {0};
-	char	   *reason = NULL;
-
-	sql_open(&scope);
-	if (sql_read(&attempt_quarantine_reason, &none) > 0)
-		reason = sql_column_text(&scope, 1);
-	sql_close(&scope);
-	return reason ? psprintf("%s: %s", attempt_quarantined, reason) : attempt_quarantined;
-}
-
-/* The sentence beside the verdict. */
-static char *
-attempt_explain(const Effect *effect, const Attempt *attempt, EffectVerdict verdict, const char *detail)
-{
-	switch (verdict)
-	{
-		case VERDICT_DONE:
-		case VERDICT_CLOSED:
-			return attempt_explain_done(effect);
-		case VERDICT_QUARANTINED:
-			return attempt_explain_quarantined();
-		case VERDICT_UNKNOWN:
-			return attempt_explain_unknown(effect, &attempt->action);
-		case VERDICT_BUSY:
-			return attempt_explain_busy(effect, &attempt->action);
-		case VERDICT_MISMATCH:
-			return psprintf("%s; its target alone is the key: refuse, or give what is new a target of its own",
-							detail);
-		default:
-			return attempt_explain_free(effect, &attempt->action);
-	}
-}
-
-/* Nobody has claimed it, as far as can be seen. */
-static EffectVerdict
-attempt_explain_absent(const pg_uuid_t *key, const Attempt *attempt, const Effect *effect, char **detail)
-{
-	if (attempt->quarantined)
-	{
-		*detail = attempt_explain_quarantined();
-		return VERDICT_QUARANTINED;
-	}
-	if (sql_probe_key(key, false) == PROBE_IN_FLIGHT)
-	{
-		*detail = "another transaction is claiming it at this instant";
-		return VERDICT_BUSY;
-	}
-	*detail = psprintf("nobody has claimed it: the first attempt may be made%s",
-					   attempt_explain_approvals(effect, &attempt->action));
-	return VERDICT_RESERVED;
-}
-
-/*
- * effect.explain_effect(action, target, inputs) -> one row
- *		What claim_effect would answer, and in a sentence why, and what would
- *		happen next.  Writes nothing, works on a standby, and never says go.
- *		Errors: 22004, 22023.
- */
-Datum
-effect_explain_effect(PG_FUNCTION_ARGS)
-{
-	Attempt		attempt = {0};
-	pg_uuid_t	key;
-	Effect		effect;
-	EffectVerdict verdict;
-	char	   *detail;
-
-	action_get(arg_text(fcinfo, 0, "action", EFFECT_MAX_KEY), false, &attempt.action);
-	attempt.target = arg_text(fcinfo, 1, "target", EFFECT_MAX_TARGET);
-	attempt.inputs = attempt_inputs(fcinfo, 2);
-	action_key(&attempt.action, attempt.target, attempt.inputs, attempt.digest, &key);
-	attempt.quarantined = cluster_quarantined();
-	if (ledger_read(&key, LOCK_NONE, &effect))
-	{
-		verdict = attempt_judge(&effect, &attempt, &detail);
-		detail = attempt_explain(&effect, &attempt, verdict, detail);
-	}
-	else
-		verdict = attempt_explain_absent(&key, &attempt, &effect, &detail);
-	return ledger_answer(fcinfo, &effect, verdict, detail);
 }

@@ -1,6 +1,6 @@
 /*
  * attempt.h
- *	  What attempt.c and submit.c share: one attempt at one effect.
+ *	  What attempt.c, submit.c and explain.c share: one attempt at one effect.
  */
 #ifndef EFFECT_ATTEMPT_H
 #define EFFECT_ATTEMPT_H
@@ -31,6 +31,8 @@ extern char attempt_quarantined[];
 extern char attempt_locked[];
 
 extern EffectVerdict attempt_go(void);
+extern EffectVerdict attempt_judge(const Effect *effect, const Attempt *attempt, char **detail);
+extern bool attempt_is_askers(const Effect *effect, const char *job_key, int64 token);
 extern char *attempt_unknown_detail(const Effect *effect);
 extern bool attempt_same_nonce(const Effect *effect, pg_uuid_t *nonce);
 extern void attempt_take(Effect *effect, const Attempt *attempt);

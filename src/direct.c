@@ -44,6 +44,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -653,4 +654,11 @@ direct_set(DirectTable *table, int column, Datum value, bool isnull)
 	Assert(column < table->ncolumns);
 	table->value[column] = value;
 	table->null[column] = isnull;
+}
+
+/* The same for a text; NULL where there is none. */
+void
+direct_set_text(DirectTable *table, int column, const char *value)
+{
+	direct_set(table, column, value ? CStringGetTextDatum(value) : (Datum) 0, value == NULL);
 }

@@ -43,6 +43,7 @@ extern bool direct_find(DirectTable *table, const Datum *key, EffectLock lock);
 extern bool direct_find_version(DirectTable *table, const Datum *key, const ItemPointerData *version);
 extern Oid	direct_type(const DirectTable *table, int column);
 extern void direct_set(DirectTable *table, int column, Datum value, bool isnull);
+extern void direct_set_text(DirectTable *table, int column, const char *value);
 extern void direct_insert(DirectTable *table);
 extern void direct_update(DirectTable *table);
 extern void direct_end(DirectTable *table);

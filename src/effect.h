@@ -240,6 +240,12 @@ extern TimestampTz lease_end(TimestampTz now, Interval *lease_for);
 extern int	lease_take_away(const char *job_key, const Lease *lease, const char *outcome,
 							const char *event, const char *reason);
 
+/* ---- run.c ---- */
+extern void run_start(const char *job_key, const Lease *grant);
+extern void run_close(const char *job_key, int64 token, const char *outcome, Jsonb *detail);
+extern bool run_ended_so(const char *job_key, int64 token, const char *outcome);
+extern bool run_came_back(const char *job_key, int64 token);
+
 /* ---- claim.c ---- */
 extern const char *claim_for_run(const char *job_key, const char *owner, const char *firing,
 								 int64 *token, char **granted, Jsonb **checkpoint);

@@ -21,10 +21,7 @@
 
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
 
 #include "direct.h"
 
@@ -55,13 +52,6 @@ static SqlPlan lease_update = {
 	8, {TEXTOID, TEXTOID, INT8OID, TIMESTAMPTZOID, INTERVALOID, TEXTOID, UUIDOID, TIMESTAMPTZOID}
 };
 
-static SqlPlan run_insert = {
-	"INSERT INTO effect.run (job_key, fencing_token, owner, firing, started_at, role_name,"
-	" application_name, client_addr) VALUES ($1, $2, $3, $4, $5, SESSION_USER,"
-	" pg_catalog.current_setting('application_name'), pg_catalog.inet_client_addr())",
-	5, {TEXTOID, INT8OID, TEXTOID, TEXTOID, TIMESTAMPTZOID}
-};
-
 static SqlPlan lease_extend = {
 	"UPDATE effect.lease SET lease_until = $2 WHERE job_key OPERATOR(pg_catalog.=) $1",
 	2, {TEXTOID, TIMESTAMPTZOID}
@@ -70,26 +60,6 @@ static SqlPlan lease_extend = {
 static SqlPlan lease_free = {
 	"UPDATE effect.lease SET owner = NULL WHERE job_key OPERATOR(pg_catalog.=) $1",
 	1, {TEXTOID}
-};
-
-static SqlPlan run_close = {
-	"UPDATE effect.run SET outcome = $3::effect.run_outcome, ended_at = $4, detail = $5"
-	" WHERE job_key OPERATOR(pg_catalog.=) $1 AND fencing_token OPERATOR(pg_catalog.=) $2"
-	" AND outcome OPERATOR(pg_catalog.=) 'running'::effect.run_outcome",
-	5, {TEXTOID, INT8OID, TEXTOID, TIMESTAMPTZOID, JSONBOID}
-};
-
-static SqlPlan run_outcome = {
-	"SELECT outcome::pg_catalog.text FROM effect.run WHERE job_key OPERATOR(pg_catalog.=) $1"
-	" AND fencing_token OPERATOR(pg_catalog.=) $2",
-	2, {TEXTOID, INT8OID}
-};
-
-static SqlPlan run_came_back = {
-	"UPDATE effect.run SET outcome = 'fenced'::effect.run_outcome"
-	" WHERE job_key OPERATOR(pg_catalog.=) $1 AND fencing_token OPERATOR(pg_catalog.=) $2"
-	" AND outcome OPERATOR(pg_catalog.=) 'abandoned'::effect.run_outcome",
-	2, {TEXTOID, INT8OID}
 };
 
 uint64
@@ -255,91 +225,6 @@ lease_change(const char *job_key, int column, TimestampTz until)
 	sql_close(&scope);
 }
 
-static void
-lease_set_text(DirectTable *table, int column, const char *value)
-{
-	direct_set(table, column, value ? CStringGetTextDatum(value) : (Datum) 0, value == NULL);
-}
-
-/* The columns of effect.run */
-enum
-{
-	RUN_JOB_KEY,
-	RUN_TOKEN,
-	RUN_OWNER,
-	RUN_FIRING,
-	RUN_OUTCOME,
-	RUN_STARTED_AT,
-	RUN_ENDED_AT,
-	RUN_DETAIL,
-	RUN_ROLE_NAME,
-	RUN_APPLICATION_NAME,
-	RUN_CLIENT_ADDR,
-	RUN_COLUMNS
-};
-
-static const char *const run_names[RUN_COLUMNS] = {
-	"job_key", "fencing_token", "owner", "firing", "outcome", "started_at", "ended_at", "detail",
-	"role_name", "application_name", "client_addr"
-};
-
-static DirectTable run_table = {"run", "run_pkey", 2, RUN_COLUMNS, run_names};
-
-static void
-run_set_outcome(const char *outcome)
-{
-	direct_set(&run_table, RUN_OUTCOME, enum_datum(direct_type(&run_table, RUN_OUTCOME), outcome), false);
-}
-
-/* Insert the run of a grant; false: not directly. */
-static bool
-run_add(const char *job_key, const Lease *grant)
-{
-	LOCAL_FCINFO(call, 0);
-	NameData	role;
-	Datum		address;
-
-	if (!direct_begin(&run_table, RowExclusiveLock))
-		return false;
-	namestrcpy(&role, GetUserNameFromId(GetSessionUserId(), false));
-	InitFunctionCallInfoData(*call, NULL, 0, InvalidOid, NULL, NULL);
-	address = inet_client_addr(call);
-	lease_set_text(&run_table, RUN_JOB_KEY, job_key);
-	direct_set(&run_table, RUN_TOKEN, Int64GetDatum(grant->token), false);
-	lease_set_text(&run_table, RUN_OWNER, grant->owner);
-	lease_set_text(&run_table, RUN_FIRING, grant->firing);
-	run_set_outcome("running");
-	direct_set(&run_table, RUN_STARTED_AT, TimestampTzGetDatum(grant->granted_at), false);
-	direct_set(&run_table, RUN_ENDED_AT, (Datum) 0, true);
-	direct_set(&run_table, RUN_DETAIL, (Datum) 0, true);
-	direct_set(&run_table, RUN_ROLE_NAME, NameGetDatum(&role), false);
-	lease_set_text(&run_table, RUN_APPLICATION_NAME, application_name);
-	direct_set(&run_table, RUN_CLIENT_ADDR, address, call->isnull);
-	direct_insert(&run_table);
-	direct_end(&run_table);
-	return true;
-}
-
-/* End a run that is still running; false: not directly. */
-static bool
-run_end(const char *job_key, int64 token, const char *outcome, Jsonb *detail)
-{
-	Datum		key[] = {CStringGetTextDatum(job_key), Int64GetDatum(token)};
-
-	if (!direct_begin(&run_table, RowExclusiveLock))
-		return false;
-	if (direct_find(&run_table, key, LOCK_CHANGE) &&
-		run_table.value[RUN_OUTCOME] == enum_datum(direct_type(&run_table, RUN_OUTCOME), "running"))
-	{
-		run_set_outcome(outcome);
-		direct_set(&run_table, RUN_ENDED_AT, TimestampTzGetDatum(GetCurrentTimestamp()), false);
-		direct_set(&run_table, RUN_DETAIL, JsonbPGetDatum(detail), detail == NULL);
-		direct_update(&run_table);
-	}
-	direct_end(&run_table);
-	return true;
-}
-
 /* Write a grant into the lease's row; false: not directly. */
 static bool
 lease_write(const char *job_key, const Lease *grant, bool first)
@@ -351,11 +236,11 @@ lease_write(const char *job_key, const Lease *grant, bool first)
 	if (first || direct_find(&lease_table, &key, LOCK_CHANGE))
 	{
 		direct_set(&lease_table, LEASE_JOB_KEY, key, false);
-		lease_set_text(&lease_table, LEASE_OWNER, grant->owner);
+		direct_set_text(&lease_table, LEASE_OWNER, grant->owner);
 		direct_set(&lease_table, LEASE_TOKEN, Int64GetDatum(grant->token), false);
 		direct_set(&lease_table, LEASE_UNTIL, TimestampTzGetDatum(grant->until), false);
 		direct_set(&lease_table, LEASE_FOR, IntervalPGetDatum(&grant->lease_for), false);
-		lease_set_text(&lease_table, LEASE_FIRING, grant->firing);
+		direct_set_text(&lease_table, LEASE_FIRING, grant->firing);
 		direct_set(&lease_table, LEASE_NONCE, UUIDPGetDatum(grant->nonce), grant->nonce == NULL);
 		direct_set(&lease_table, LEASE_GRANTED_AT, TimestampTzGetDatum(grant->granted_at), false);
 		if (first)
@@ -376,7 +261,6 @@ void
 lease_grant(const char *job_key, const Lease *grant, bool first)
 {
 	SqlArgs		args = {0};
-	SqlArgs		run = {0};
 
 	if (!lease_write(job_key, grant, first))
 	{
@@ -390,14 +274,7 @@ lease_grant(const char *job_key, const Lease *grant, bool first)
 		sql_arg_time(&args, grant->granted_at);
 		(void) sql_write(first ? &lease_insert : &lease_update, &args);
 	}
-	if (run_add(job_key, grant))
-		return;
-	sql_arg_text(&run, job_key);
-	sql_arg(&run, Int64GetDatum(grant->token), false);
-	sql_arg_text(&run, grant->owner);
-	sql_arg_text(&run, grant->firing);
-	sql_arg_time(&run, grant->granted_at);
-	(void) sql_write(&run_insert, &run);
+	run_start(job_key, grant);
 }
 
 /* What a token is worth against the lease as it stands. */
@@ -452,14 +329,11 @@ void
 lease_refused(const char *job_key, int64 token, const char *what)
 {
 	SqlScope	scope;
-	SqlArgs		args = {0};
 	JournalEntry entry = {.event = "fenced", .job_key = job_key, .token = token, .detail = what};
 
 	stats_fenced(job_key, token, what);
 	sql_open(&scope);
-	sql_arg_text(&args, job_key);
-	sql_arg(&args, Int64GetDatum(token), false);
-	if (sql_write(&run_came_back, &args) > 0)
+	if (run_came_back(job_key, token))
 		journal_add(&entry);
 	sql_close(&scope);
 }
@@ -482,22 +356,6 @@ lease_end(TimestampTz now, Interval *lease_for)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("lease_for must be positive and at most 366 days")));
 	return until;
-}
-
-/* Close a run that is still running; its detail is optional. */
-static void
-lease_close_run(const char *job_key, int64 token, const char *outcome, Jsonb *detail)
-{
-	SqlArgs		args = {0};
-
-	if (run_end(job_key, token, outcome, detail))
-		return;
-	sql_arg_text(&args, job_key);
-	sql_arg(&args, Int64GetDatum(token), false);
-	sql_arg_text(&args, outcome);
-	sql_arg_time(&args, GetCurrentTimestamp());
-	sql_arg_jsonb(&args, detail);
-	(void) sql_write(&run_close, &args);
 }
 
 /*
@@ -528,7 +386,7 @@ lease_take_away(const char *job_key, const Lease *lease, const char *outcome, co
 	int			effects;
 	JournalEntry entry = {.event = event, .job_key = job_key, .token = lease->token};
 
-	lease_close_run(job_key, lease->token, outcome, NULL);
+	run_close(job_key, lease->token, outcome, NULL);
 	lease_requeue(job_key, lease);
 	effects = ledger_abandon(job_key, lease->token, psprintf("the run was %s", outcome));
 	entry.detail = psprintf("held by %s until %s; %d effect(s) turned unknown; %s", lease->owner,
@@ -619,23 +477,6 @@ effect_renew_lease(PG_FUNCTION_ARGS)
 	PG_RETURN_TIMESTAMPTZ(until);
 }
 
-/* Did this run already end so?  Then a repeated release is no news. */
-static bool
-lease_ended_so(const char *job_key, int64 token, const char *outcome)
-{
-	SqlScope	scope;
-	SqlArgs		args = {0};
-	char	   *found = NULL;
-
-	sql_open(&scope);
-	sql_arg_text(&args, job_key);
-	sql_arg(&args, Int64GetDatum(token), false);
-	if (sql_read(&run_outcome, &args) > 0)
-		found = sql_column_text(&scope, 1);
-	sql_close(&scope);
-	return found != NULL && strcmp(found, outcome) == 0;
-}
-
 /*
  * Write the end of a run, and of its firing and checkpoint where it finished
  * one.  Somebody who waits for the job is told, under the queue's own lock.
@@ -652,7 +493,7 @@ lease_end_run(const char *job_key, const Lease *lease, const char *outcome, Json
 	queues = job.registered && job.overlap == OVERLAP_QUEUE && job_lock(job_key);
 	sql_open(&scope);
 	lease_change(job_key, LEASE_OWNER, 0);
-	lease_close_run(job_key, lease->token, outcome, detail);
+	run_close(job_key, lease->token, outcome, detail);
 	if (finished && lease->firing != NULL)
 		firing_finish(job_key, lease->firing, lease->token);
 	if (queues && firing_oldest(&scope, job_key) != NULL)
@@ -674,7 +515,7 @@ lease_release(const char *job_key, int64 token, const char *outcome, Jsonb *deta
 		lease_end_run(job_key, &lease, outcome, detail);
 		return true;
 	}
-	if (lease_ended_so(job_key, token, outcome))
+	if (run_ended_so(job_key, token, outcome))
 		return true;
 	lease_refused(job_key, token, "release_lease");
 	return false;

@@ -371,12 +371,6 @@ ledger_args(SqlArgs *args, Effect *effect)
 }
 
 static void
-ledger_set_text(int column, const char *value)
-{
-	direct_set(&ledger_table, column, value ? CStringGetTextDatum(value) : (Datum) 0, value == NULL);
-}
-
-static void
 ledger_set_time(int column, TimestampTz value)
 {
 	direct_set(&ledger_table, column, TimestampTzGetDatum(value), value == 0);
@@ -386,8 +380,8 @@ ledger_set_time(int column, TimestampTz value)
 static void
 ledger_set_row(Effect *effect)
 {
-	ledger_set_text(LEDGER_JOB_KEY, effect->job_key);
-	ledger_set_text(LEDGER_RUN_ID, effect->run_id);
+	direct_set_text(&ledger_table, LEDGER_JOB_KEY, effect->job_key);
+	direct_set_text(&ledger_table, LEDGER_RUN_ID, effect->run_id);
 	direct_set(&ledger_table, LEDGER_TOKEN, Int64GetDatum(effect->token), false);
 	direct_set(&ledger_table, LEDGER_HIGHEST_TOKEN, Int64GetDatum(effect->highest_token),
 			   effect->highest_token == 0);
@@ -395,9 +389,9 @@ ledger_set_row(Effect *effect)
 	direct_set(&ledger_table, LEDGER_STATE,
 			   enum_datum(direct_type(&ledger_table, LEDGER_STATE), ledger_states[effect->state]), false);
 	direct_set(&ledger_table, LEDGER_HELD, BoolGetDatum(effect->held), false);
-	ledger_set_text(LEDGER_ENDING, effect->ending);
-	ledger_set_text(LEDGER_REASON, effect->reason);
-	ledger_set_text(LEDGER_TERMS_SHOWN, effect->terms_shown);
+	direct_set_text(&ledger_table, LEDGER_ENDING, effect->ending);
+	direct_set_text(&ledger_table, LEDGER_REASON, effect->reason);
+	direct_set_text(&ledger_table, LEDGER_TERMS_SHOWN, effect->terms_shown);
 	direct_set(&ledger_table, LEDGER_RESPONSE, JsonbPGetDatum(effect->response), effect->response == NULL);
 	direct_set(&ledger_table, LEDGER_NONCE, UUIDPGetDatum(effect->nonce), effect->nonce == NULL);
 	ledger_set_time(LEDGER_BUSY_UNTIL, effect->busy_until);
@@ -418,10 +412,10 @@ ledger_insert_new(Effect *effect)
 		ledger_set_row(effect);
 		direct_set(&ledger_table, LEDGER_KEY, UUIDPGetDatum(&effect->key), false);
 		ledger_set_time(LEDGER_CREATED_AT, effect->updated_at);
-		ledger_set_text(LEDGER_ACTION, effect->action);
-		ledger_set_text(LEDGER_TARGET, effect->target);
+		direct_set_text(&ledger_table, LEDGER_ACTION, effect->action);
+		direct_set_text(&ledger_table, LEDGER_TARGET, effect->target);
 		direct_set(&ledger_table, LEDGER_INPUTS, JsonbPGetDatum(effect->inputs), effect->inputs == NULL);
-		ledger_set_text(LEDGER_INPUTS_DIGEST, effect->inputs_digest);
+		direct_set_text(&ledger_table, LEDGER_INPUTS_DIGEST, effect->inputs_digest);
 		direct_insert(&ledger_table);
 		direct_end(&ledger_table);
 		return PROBE_ABSENT;
