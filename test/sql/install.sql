@@ -28,7 +28,10 @@ CREATE TEMP VIEW object AS
 	  FROM pg_depend d
 	  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'effect'
 	  CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, d.objsubid) i
-	 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e';
+	 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+	   -- row types and arrays are members of their own from 17 on
+	   AND NOT EXISTS (SELECT FROM pg_type t WHERE d.classid = 'pg_type'::regclass AND t.oid = d.objid
+					   AND (t.typrelid <> 0 OR t.typelem <> 0));
 
 SELECT bag_eq(
 	$$SELECT type || ' ' || identity FROM object WHERE type <> 'function'$$,
