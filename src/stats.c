@@ -209,6 +209,35 @@ stats_xact_callback(XactEvent event, void *arg)
 	}
 }
 
+/* The pending number that one more of these adds to; NULL: there is none yet. */
+static Pending *
+stats_find(Tally *tally, Counter counter, bool is_deed, SubTransactionId in)
+{
+	Pending    *pending = stats_pending;
+
+	while (pending != NULL && !(pending->tally == tally && pending->counter == counter &&
+								pending->is_deed == is_deed && pending->in == in))
+		pending = pending->next;
+	return pending;
+}
+
+/* A subtransaction's number is its parent's from now on. */
+static void
+stats_hand_up(Pending **link, SubTransactionId parent)
+{
+	Pending    *mine = *link;
+	Pending    *its = stats_find(mine->tally, mine->counter, mine->is_deed, parent);
+
+	if (its == NULL)
+	{
+		mine->in = parent;
+		return;
+	}
+	its->n += mine->n;
+	*link = mine->next;
+	pfree(mine);
+}
+
 static void
 stats_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
 {
@@ -220,14 +249,14 @@ stats_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransaction
 		stats_flushing = false;
 	while (*link != NULL)
 	{
-		if ((*link)->in == mine && event == SUBXACT_EVENT_ABORT_SUB)
-		{
+		Pending    *pending = *link;
+
+		if (pending->in == mine && event == SUBXACT_EVENT_ABORT_SUB)
 			stats_decide(link, false);
-			continue;
-		}
-		if ((*link)->in == mine)
-			(*link)->in = parent;
-		link = &(*link)->next;
+		else if (pending->in == mine)
+			stats_hand_up(link, parent);
+		if (*link == pending)
+			link = &pending->next;
 	}
 }
 
@@ -287,11 +316,10 @@ stats_count(StatsKind kind, const char *name, Counter counter)
 static void
 stats_wait(Tally *tally, Counter counter, int64 n, bool is_deed)
 {
-	Pending    *pending = stats_pending;
 	SubTransactionId in = GetCurrentSubTransactionId();
+	Pending    *pending = stats_find(tally, counter, is_deed, in);
 
-	if (pending != NULL && pending->tally == tally && pending->counter == counter &&
-		pending->is_deed == is_deed && pending->in == in)
+	if (pending != NULL)
 	{
 		pending->n += n;
 		return;
