@@ -1,10 +1,10 @@
 -- ledger: one row an effect, keyed by the facts of it.
 --
--- No index but the key's and the run's: submit and complete change no indexed
--- column, so their updates stay HOT.  Fillfactor 45 keeps room on the page for the
--- second version also where a whole batch is begun before it is completed: 100 %
--- HOT then, where 70 has half of that (doc/performance.md).  (job_key, fencing_token) is how a thief
--- finds what the old run left open; only a takeover changes it.
+-- No index on what submit and complete change, so their updates stay HOT.
+-- (job_key, fencing_token) is how a thief finds what the old run left open; only a
+-- takeover changes it.  Fillfactor 45 keeps room on the page for the second version
+-- also where a whole batch is begun before it is completed: 100 % HOT then, where
+-- 70 has half of that (doc/performance.md).
 
 CREATE TABLE effect.ledger (
 	effect_key		uuid NOT NULL,

@@ -109,7 +109,6 @@ CREATE TRIGGER guard_update BEFORE UPDATE ON effect.checkpoint
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON effect.checkpoint
 	FOR EACH STATEMENT EXECUTE FUNCTION effect.guard_keep();
 
-
 -- The registries are not guarded, but remembered by every backend: each change
 -- tells them to forget.  A row at a time, and ALWAYS, since the apply worker of
 -- logical replication fires nothing else.

@@ -67,7 +67,8 @@ static const char acl_approver_views[] = "effect.awaiting_approval, effect.unuse
 static const char acl_monitor[] =
 "effect.may_read_bodies(), effect.open_keys()";
 static const char acl_numbers[] =
-"effect.metrics(), effect.job_numbers(), effect.action_numbers(), effect.dashboard(), effect.dashboard_attention(), effect.dashboard_leases(),"
+"effect.metrics(), effect.job_numbers(), effect.action_numbers(), effect.dashboard(),"
+"effect.dashboard_attention(), effect.dashboard_leases(),"
 "effect.dashboard_effects(), effect.dashboard_counters(text), effect.dashboard_runs(),"
 "effect.dashboard_style(), effect.dashboard_name(text), effect.dashboard_time(timestamptz),"
 "effect.dashboard_span(interval), effect.dashboard_number(numeric),"

@@ -249,6 +249,7 @@ enum_datum(Oid type, const char *label)
 	arg_nenums++;
 	return ObjectIdGetDatum(found->value);
 }
+
 /*
  * arg_array
  *		The elements of an array that is needed: at least one, none of them NULL

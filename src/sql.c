@@ -197,8 +197,9 @@ sql_close(SqlScope *scope)
 
 /*
  * Prepare and plan, with sequential scans and JIT off for the planning alone (a
- * plan touches a few rows, whatever it is estimated to cost).  The generic plan is asked for, so that no execution plans again by itself under
- * the caller's settings.
+ * plan touches a few rows, whatever it is estimated to cost).  The generic plan is
+ * asked for, so that no execution plans again by itself under the caller's
+ * settings.
  */
 static void
 sql_prepare(SqlPlan *plan)
