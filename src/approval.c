@@ -39,22 +39,27 @@ static SqlPlan approval_revoke = {
 	3, {UUIDOID, TEXTOID, TIMESTAMPTZOID}
 };
 
+/* Given in time, not expired, not revoked, and to these terms: $1 to $4 of approval_args(). */
+#define APPROVAL_USABLE \
+	" FROM effect.approval WHERE effect_key OPERATOR(pg_catalog.=) $1 AND revoked_at IS NULL" \
+	" AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)" \
+	" AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)" \
+	" AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4)"
+
 /* Those that count now; locked, so that a revocation cannot slip in. */
 static SqlPlan approval_usable = {
-	"SELECT approver FROM effect.approval WHERE effect_key OPERATOR(pg_catalog.=) $1"
-	" AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)"
-	" AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)"
-	" AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4)"
-	" ORDER BY approver COLLATE pg_catalog.\"C\" FOR UPDATE",
+	"SELECT approver" APPROVAL_USABLE " ORDER BY approver COLLATE pg_catalog.\"C\" FOR UPDATE",
+	4, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID}
+};
+
+/* The same for a look. */
+static SqlPlan approval_visible = {
+	"SELECT approver" APPROVAL_USABLE,
 	4, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID}
 };
 
 static SqlPlan approval_consume = {
-	"WITH usable AS (SELECT approver, approved_at, consumed_at FROM effect.approval"
-	"   WHERE effect_key OPERATOR(pg_catalog.=) $1 AND revoked_at IS NULL"
-	"   AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)"
-	"   AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)"
-	"   AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4))"
+	"WITH usable AS (SELECT approver, approved_at, consumed_at" APPROVAL_USABLE ")"
 	" UPDATE effect.approval SET consumed_at = $2, consumed_attempt = $5"
 	" WHERE effect_key OPERATOR(pg_catalog.=) $1 AND approver OPERATOR(pg_catalog.=) ANY"
 	" (ARRAY(SELECT approver FROM usable WHERE consumed_at IS NULL ORDER BY approved_at, approver"
@@ -62,6 +67,15 @@ static SqlPlan approval_consume = {
 	"     WHERE consumed_at IS NOT NULL)))))",
 	6, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID, INT4OID, INT4OID}
 };
+
+/* Until when consent counts; 0: for ever.  An effect with no row yet is claimed now. */
+static TimestampTz
+approval_deadline(const Effect *effect, const Action *action, TimestampTz now)
+{
+	TimestampTz since = effect->created_at ? effect->created_at : now;
+
+	return action->approve_within > 0 ? since + action->approve_within : 0;
+}
 
 /* What count and spending have in common: $1 to $4. */
 static void
@@ -84,6 +98,26 @@ approval_count(const Effect *effect, TimestampTz now, TimestampTz deadline)
 
 	approval_args(&args, effect, now, deadline);
 	return (int) sql_write(&approval_usable, &args);
+}
+
+/*
+ * approval_look
+ *		How many would count at a submit now, without a lock; and the deadline,
+ *		0: none.
+ */
+int
+approval_look(const Effect *effect, const Action *action, TimestampTz now, TimestampTz *deadline)
+{
+	SqlScope	scope;
+	SqlArgs		args = {0};
+	int			given;
+
+	*deadline = approval_deadline(effect, action, now);
+	sql_open(&scope);
+	approval_args(&args, effect, now, *deadline);
+	given = (int) sql_read(&approval_visible, &args);
+	sql_close(&scope);
+	return given;
 }
 
 /* Spend as many as are required, the oldest; those already spent on this key count. */
@@ -116,8 +150,7 @@ approval_spend(Effect *effect, const Action *action, char **detail)
 {
 	SqlScope	scope;
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz since = effect->created_at ? effect->created_at : now;
-	TimestampTz deadline = action->approve_within > 0 ? since + action->approve_within : 0;
+	TimestampTz deadline = approval_deadline(effect, action, now);
 	int			given;
 
 	sql_open(&scope);

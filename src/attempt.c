@@ -375,8 +375,9 @@ attempt_make(const pg_uuid_t *key, Attempt *attempt, Effect *effect, char **deta
 {
 	EffectVerdict verdict;
 
+	/* busy: whoever has the key's lock may be looking at an effect that is done */
 	if (attempt->new_likely && !attempt->fenced && !attempt->quarantined &&
-		attempt_insert(key, attempt, effect, &verdict, detail))
+		attempt_insert(key, attempt, effect, &verdict, detail) && verdict != VERDICT_BUSY)
 		return verdict;
 	for (int i = 0; i < ATTEMPT_MAX_TRIES; i++)
 	{

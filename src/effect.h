@@ -455,6 +455,8 @@ extern void stats_flush_if_due(void);
 extern void stats_fold(int limit);
 
 /* ---- approval.c ---- */
+extern int	approval_look(const Effect *effect, const Action *action, TimestampTz now,
+						  TimestampTz *deadline);
 extern EffectVerdict approval_spend(Effect *effect, const Action *action, char **detail);
 
 #endif							/* EFFECT_H */

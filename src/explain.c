@@ -7,22 +7,11 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "utils/builtins.h"
 
 #include "attempt.h"
 
 PG_FUNCTION_INFO_V1(effect_explain_effect);
-
-/* Those that would count at a submit now (approval_spend), without a lock. */
-static SqlPlan explain_count_approvals = {
-	"SELECT pg_catalog.count(*)::pg_catalog.int4 FROM effect.approval"
-	" WHERE effect_key OPERATOR(pg_catalog.=) $1 AND revoked_at IS NULL"
-	" AND (expires_at IS NULL OR expires_at OPERATOR(pg_catalog.>) $2)"
-	" AND (terms IS NULL OR $3 IS NULL OR terms OPERATOR(pg_catalog.=) $3)"
-	" AND ($4 IS NULL OR approved_at OPERATOR(pg_catalog.<=) $4)",
-	4, {UUIDOID, TIMESTAMPTZOID, TEXTOID, TIMESTAMPTZOID}
-};
 
 static SqlPlan explain_quarantine_reason = {
 	"SELECT quarantine_reason FROM effect.cluster WHERE quarantined_since IS NOT NULL", 0
@@ -32,23 +21,13 @@ static SqlPlan explain_quarantine_reason = {
 static char *
 explain_approvals(const Effect *effect, const Action *action)
 {
-	SqlScope	scope;
-	SqlArgs		args = {0};
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz deadline = action->approve_within > 0 && effect->created_at != 0
-		? effect->created_at + action->approve_within : 0;
+	TimestampTz deadline;
 	int			given;
 
 	if (action->approvals == 0)
 		return "";
-	sql_open(&scope);
-	sql_arg_uuid(&args, &effect->key);
-	sql_arg_time(&args, now);
-	sql_arg_text(&args, effect->terms_shown);
-	sql_arg_time(&args, deadline);
-	(void) sql_read(&explain_count_approvals, &args);
-	given = sql_column_int(1);
-	sql_close(&scope);
+	given = approval_look(effect, action, now, &deadline);
 	if (given >= action->approvals)
 		return psprintf("; it has the %d approval(s) that its submit needs", action->approvals);
 	if (deadline != 0 && now > deadline)
